@@ -1,1 +1,19 @@
+//! What the words of Bulkhead mean: ids, workflows, limits, outcomes, orders, events, and the state
+//! machines that move them.
+//!
+//! Nothing here does I/O, awaits, reads a clock or draws a random number: time and ids come in as
+//! arguments, so every rule can be tested exhaustively.
 
+pub mod event;
+pub mod ids;
+pub mod limits;
+pub mod network;
+pub mod order;
+pub mod outcome;
+
+pub use event::{AgentEvent, PhaseEvent, Stage, Stream, Usage};
+pub use ids::{ArtifactName, Fence, GateId, PhaseName, RunId, SandboxId, SecretName};
+pub use limits::Limits;
+pub use network::{EgressRule, NetworkPolicy};
+pub use order::{AgentSpec, GitOrder, ModelGateway, PhaseOrder, Protocol, Work};
+pub use outcome::{EndReason, Evidence, Outcome, ResourceUse};
