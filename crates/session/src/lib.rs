@@ -1,1 +1,15 @@
+//! The session: one process in which one phase is carried out.
+//!
+//! An executor starts the process, hands it a socket and sends one [`wire::Delivery`]. The session then
+//! builds its plugs in order, so that inside one sandbox the workspace is cloned, the agent works, and the
+//! result is committed and pushed; it sends what happens as [`wire::FromSession`] messages and ends with a
+//! [`wire::Report`]. Plug code runs in this process and nowhere else (H5): a plug that hangs or kills its
+//! process ends this session only.
+//!
+//! Nothing secret is ever in the process's arguments or environment; everything arrives over the socket.
 
+pub mod wire;
+
+mod worker;
+
+pub use worker::{SessionError, run_worker};
