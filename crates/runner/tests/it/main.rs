@@ -1,0 +1,4 @@
+//! The executor's parts against real threads, processes and clocks.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod lease;
