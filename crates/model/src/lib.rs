@@ -14,6 +14,6 @@ pub mod outcome;
 pub use event::{AgentEvent, PhaseEvent, Stage, Stream, Usage};
 pub use ids::{ArtifactName, Fence, GateId, PhaseName, RunId, SandboxId, SecretName};
 pub use limits::Limits;
-pub use network::{EgressRule, NetworkPolicy};
+pub use network::{AllowEntry, EgressRule, HostName, NetworkPolicy};
 pub use order::{AgentSpec, GitOrder, ModelGateway, PhaseOrder, Protocol, Work};
 pub use outcome::{EndReason, Evidence, Outcome, ResourceUse};
