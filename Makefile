@@ -1,0 +1,38 @@
+# Few targets over `scripts/` and `xtask`. `make` alone says what there is.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check test-agents bench fmt docs
+
+BULKHEAD := target/debug/bulkhead
+
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what building and testing need and this machine lacks
+	@scripts/setup build test
+
+demo: ## Build, then take a sample repository through plan, implement and test in the sandbox
+	@scripts/setup build run
+	@cargo build --quiet --locked --package bulkhead
+	@scripts/as-root $(BULKHEAD) demo $(ARGS)
+
+test: ## Format, lints, supply chain, links and house rules, then all tests
+	@scripts/setup build test
+	@cargo xtask test
+
+check: ## What `make test` checks without compiling the workspace
+	@cargo xtask check
+
+test-agents: ## The real claude, codex, gemini and opencode command lines against a fake model
+	@scripts/setup build test agents
+	@scripts/test-agents
+
+bench: ## Measure against bwrap, crun, runc and docker, and write bench/RESULTS.md
+	@scripts/setup build run bench
+	@cargo build --quiet --release --locked --package bulkhead --package bulkhead-bench
+	@scripts/as-root target/release/bulkhead-bench $(ARGS)
+
+fmt: ## Format all code
+	@cargo fmt --all
+
+docs: ## Write the generated files under docs/ anew
+	@cargo xtask schema

@@ -1,0 +1,245 @@
+//! House rules that no compiler knows, each with the reason in its finding.
+
+use anyhow::Result;
+
+use crate::{findings::Findings, tree::Tree};
+
+const CHECK: &str = "tidy";
+const MAX_LINES: usize = 800;
+/// The only places that may lift the ban on `unsafe`: the program that becomes PID 1, and the sandbox's system calls.
+const UNSAFE_PLACES: &[&str] = &["crates/init/", "crates/sandbox/src/sys.rs"];
+/// Written in two pieces, so that this file does not find itself.
+const UNFINISHED: &[&str] = &[
+    concat!("to", "do!("),
+    concat!("unimple", "mented!("),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+    concat!("#[ig", "nore"),
+];
+/// Ways of reading the environment: only the command line and the programs around the crates do.
+const ENVIRONMENT: &[&str] = &["env::var(", "env::var_os(", "env::vars(", "env::vars_os("];
+
+pub(crate) fn check_tree(tree: &Tree) -> Result<Findings> {
+    let checkout = tree.root().display().to_string();
+    let mut findings = Findings::default();
+    for (path, text) in tree.files() {
+        check_file(path, text, &checkout, &mut findings);
+    }
+    Ok(findings)
+}
+
+fn check_file(path: &str, text: &str, checkout: &str, findings: &mut Findings) {
+    if text.contains(checkout) {
+        findings.add(
+            CHECK,
+            path,
+            "names the directory of this checkout: other machines have another",
+        );
+    }
+    if !is_code(path) {
+        return;
+    }
+    if text.lines().count() > MAX_LINES {
+        findings.add(
+            CHECK,
+            path,
+            format!("is longer than {MAX_LINES} lines: give it two duties' names"),
+        );
+    }
+    for word in UNFINISHED {
+        add_lines(path, text, word, "is unfinished or switched off", findings);
+    }
+    if path.ends_with(".rs") {
+        check_rust(path, text, findings);
+    }
+}
+
+fn is_code(path: &str) -> bool {
+    path.ends_with(".rs")
+        || path.ends_with(".sh")
+        || path.starts_with("scripts/")
+        || path.starts_with(".ci/")
+}
+
+fn check_rust(path: &str, text: &str, findings: &mut Findings) {
+    if path.contains("/src/") && !starts_with_module_doc(text) {
+        findings.add(
+            CHECK,
+            path,
+            "begins without a `//!` that says its purpose and duty",
+        );
+    }
+    if !UNSAFE_PLACES.iter().any(|place| path.starts_with(place)) {
+        let lint = concat!("unsafe", "_code");
+        add_lines(
+            path,
+            text,
+            lint,
+            "lifts the ban on `unsafe` outside its two places",
+            findings,
+        );
+    }
+    if is_library(path) {
+        for call in ENVIRONMENT {
+            add_lines(
+                path,
+                text,
+                call,
+                "reads the environment in a library: take it as an argument",
+                findings,
+            );
+        }
+    }
+    if is_integration_test(path, text) && !cites(text) {
+        findings.add(
+            CHECK,
+            path,
+            "has tests that cite no requirement or case (R14, N12, case 17)",
+        );
+    }
+}
+
+fn starts_with_module_doc(text: &str) -> bool {
+    text.lines()
+        .find(|line| !line.trim().is_empty())
+        .is_none_or(|line| line.starts_with("//!"))
+}
+
+fn is_library(path: &str) -> bool {
+    path.starts_with("crates/") && path.contains("/src/") && !path.starts_with("crates/bulkhead/")
+}
+
+fn is_integration_test(path: &str, text: &str) -> bool {
+    path.contains("tests/") && (text.contains("#[test]") || text.contains("#[tokio::test"))
+}
+
+/// Whether the text names a requirement (`R14`, `H7`, `D5`), a row (`N12`) or a case (`case 17`).
+fn cites(text: &str) -> bool {
+    let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
+    let number =
+        |word: &str| (1..=2).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_digit());
+    let id = |word: &str| {
+        word.strip_prefix(['R', 'H', 'P', 'D', 'N'])
+            .is_some_and(number)
+    };
+    let case = |pair: &[&str]| matches!(pair[0], "case" | "cases" | "section") && number(pair[1]);
+    words
+        .iter()
+        .any(|word| id(word) || id(&word.to_uppercase()))
+        || words.windows(2).any(case)
+}
+
+fn add_lines(path: &str, text: &str, word: &str, why: &str, findings: &mut Findings) {
+    for (index, _) in text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| line.contains(word))
+    {
+        findings.add(
+            CHECK,
+            format!("{path}:{}", index + 1),
+            format!("`{word}` {why}"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{UNFINISHED, check_file, cites};
+    use crate::findings::Findings;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        let mut findings = Findings::default();
+        check_file(path, text, "/home/her/bulkhead", &mut findings);
+        findings.texts()
+    }
+
+    #[test]
+    fn good_files_pass() {
+        assert_eq!(
+            found("crates/a/src/lib.rs", "//! Duty.\n\nfn f() {}\n"),
+            [""; 0]
+        );
+        assert_eq!(found("docs/a.md", "Prose about anything."), [""; 0]);
+    }
+
+    #[test]
+    fn each_rule_can_fail() {
+        let rules = [
+            (
+                "crates/a/src/lib.rs",
+                "//! D.\n".repeat(801),
+                "is longer than 800 lines",
+            ),
+            (
+                "crates/a/src/lib.rs",
+                "fn f() {}\n".into(),
+                "begins without a `//!`",
+            ),
+            (
+                "crates/a/src/lib.rs",
+                format!("//! D.\n#![allow({})]", concat!("unsafe", "_code")),
+                "lifts the ban",
+            ),
+            (
+                "crates/a/src/lib.rs",
+                "//! D.\nlet x = std::env::var(\"X\");".into(),
+                "reads the environment",
+            ),
+            (
+                "crates/a/tests/it/b.rs",
+                "#[test]\nfn f() {}".into(),
+                "cite no requirement",
+            ),
+            (
+                "docs/a.md",
+                "see /home/her/bulkhead/x".into(),
+                "names the directory of this checkout",
+            ),
+        ];
+        for (path, text, expected) in rules {
+            let found = found(path, &text);
+            assert!(
+                found.iter().any(|line| line.contains(expected)),
+                "{expected}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn unfinished_code_is_found_with_its_line() {
+        for word in UNFINISHED {
+            let found = found("crates/a/src/lib.rs", &format!("//! D.\n{word}"));
+            assert_eq!(
+                found,
+                [format!(
+                    "crates/a/src/lib.rs:2: `{word}` is unfinished or switched off"
+                )]
+            );
+        }
+    }
+
+    #[test]
+    fn the_command_line_may_read_the_environment() {
+        assert_eq!(
+            found("crates/bulkhead/src/env.rs", "//! D.\nstd::env::var(\"X\")"),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn citations_are_recognised() {
+        for text in [
+            "/// R14: …",
+            "fn case_17_kills()",
+            "// case 9",
+            "fn r4_is_gone()",
+            "N12",
+        ] {
+            assert!(cites(text), "{text}");
+        }
+        for text in ["fn works()", "R", "a case for", "D100"] {
+            assert!(!cites(text), "{text}");
+        }
+    }
+}
