@@ -5,16 +5,19 @@
 //! database: it starts one session process, relays what that process says, renews the lease while it
 //! holds it, and answers with one [`PhaseReport`].
 
+mod builtin;
 mod executor;
 mod lease;
 mod report;
 mod secrets;
 mod sink;
 
+pub use builtin::{BuiltinConfig, BuiltinExecutor};
+pub use bulkhead_session::wire::{ArtifactChunk, ArtifactKind, FinishedArtifact};
 pub use executor::{
     Executor, Orphan, OrphanKind, PhaseKey, Place, Running, StartError, StopReason,
 };
 pub use lease::{Hold, LeaseKeeper};
 pub use report::{FailureKind, PhaseFailure, PhaseReport};
-pub use secrets::PhaseSecrets;
+pub use secrets::{ArtifactFile, PhaseSecrets};
 pub use sink::{PhaseSink, SinkError};

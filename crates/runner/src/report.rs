@@ -1,6 +1,7 @@
 //! How an attempt ended, as the executor saw it.
 
-use bulkhead_model::{ArtifactName, Outcome, Usage};
+use bulkhead_model::{Outcome, Usage};
+use bulkhead_session::wire;
 
 /// The one answer of an executor to one order. The attempt succeeded exactly when `failure` is none.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,7 +14,10 @@ pub struct PhaseReport {
     pub usage: Usage,
     /// The agent's own closing words.
     pub result: Option<String>,
-    pub artifacts: Vec<ArtifactName>,
+    /// The artifacts that arrived whole.
+    pub artifacts: Vec<wire::FinishedArtifact>,
+    /// Bytes of output that came after the limit: drained and counted.
+    pub dropped_log_bytes: u64,
 }
 
 /// Why an attempt did not succeed.
@@ -50,6 +54,38 @@ impl PhaseReport {
             usage: Usage::default(),
             result: None,
             artifacts: Vec::new(),
+            dropped_log_bytes: 0,
+        }
+    }
+}
+
+impl From<wire::Report> for PhaseReport {
+    fn from(report: wire::Report) -> Self {
+        Self {
+            outcome: report.outcome,
+            failure: report.failure.map(PhaseFailure::from),
+            head: report.head,
+            usage: report.usage.unwrap_or_default(),
+            result: report.result,
+            artifacts: report.artifacts,
+            dropped_log_bytes: report.dropped_log_bytes,
+        }
+    }
+}
+
+impl From<wire::Failure> for PhaseFailure {
+    fn from(failure: wire::Failure) -> Self {
+        let kind = match failure.kind {
+            wire::FailureKind::Refused => FailureKind::Refused,
+            wire::FailureKind::Work
+            | wire::FailureKind::Protocol
+            | wire::FailureKind::Plug { .. } => FailureKind::Failed,
+            wire::FailureKind::Cap | wire::FailureKind::Limit => FailureKind::Limit,
+            wire::FailureKind::Cancelled => FailureKind::Cancelled,
+        };
+        Self {
+            kind,
+            message: failure.message,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use bulkhead_model::{ArtifactName, SecretName};
+use bulkhead_session::wire::ArtifactKind;
 use secrecy::SecretString;
 
 /// The values that one attempt at one phase gets.
@@ -16,5 +17,13 @@ pub struct PhaseSecrets {
     /// The declared secrets (R17).
     pub values: BTreeMap<SecretName, SecretString>,
     /// Files that hold the artifacts of earlier phases, readable by the executor.
-    pub artifacts: BTreeMap<ArtifactName, PathBuf>,
+    pub artifacts: Vec<ArtifactFile>,
+}
+
+/// One artifact of an earlier phase, as the control plane keeps it.
+#[derive(Debug, Clone)]
+pub struct ArtifactFile {
+    pub name: ArtifactName,
+    pub kind: ArtifactKind,
+    pub path: PathBuf,
 }

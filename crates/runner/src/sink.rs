@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bulkhead_model::{ArtifactName, PhaseEvent, Stream};
+use bulkhead_model::{PhaseEvent, Stream};
+use bulkhead_session::wire::ArtifactChunk;
 use bytes::Bytes;
 
 /// Takes everything that one attempt at one phase says. Whoever implements it knows the attempt's fence
@@ -16,7 +17,7 @@ pub trait PhaseSink: Send + Sync + 'static {
     async fn log(&self, stream: Stream, bytes: Bytes) -> Result<(), SinkError>;
 
     /// The next piece of an artifact; an artifact is complete when the report names it.
-    async fn artifact(&self, name: &ArtifactName, bytes: Bytes) -> Result<(), SinkError>;
+    async fn artifact(&self, chunk: ArtifactChunk) -> Result<(), SinkError>;
 
     /// Renews the lease. Called from the executor's own thread with a runtime of its own, so that busy
     /// workers cannot starve it (case 1).

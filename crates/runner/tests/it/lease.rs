@@ -1,62 +1,15 @@
 //! The lease keeper (D2, case 1).
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use async_trait::async_trait;
-use bulkhead_model::{ArtifactName, Fence, PhaseEvent, RunId, Stream};
-use bulkhead_runner::{LeaseKeeper, PhaseKey, PhaseSink, SinkError};
-use bytes::Bytes;
+use bulkhead_model::{Fence, RunId};
+use bulkhead_runner::{LeaseKeeper, PhaseKey};
 
-const TTL: Duration = Duration::from_millis(400);
-
-/// Counts renewals, and refuses or hangs when told to.
-#[derive(Default)]
-struct FakeSink {
-    renewals: AtomicU32,
-    stale: AtomicBool,
-    failing: AtomicBool,
-    hanging: AtomicBool,
-}
-
-#[async_trait]
-impl PhaseSink for FakeSink {
-    async fn event(&self, _: PhaseEvent) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    async fn log(&self, _: Stream, _: Bytes) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    async fn artifact(&self, _: &ArtifactName, _: Bytes) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    async fn renew(&self) -> Result<(), SinkError> {
-        if self.hanging.load(Ordering::SeqCst) {
-            std::future::pending::<()>().await;
-        }
-        if self.failing.load(Ordering::SeqCst) {
-            return Err(SinkError::Store("the disk is full".into()));
-        }
-        if self.stale.load(Ordering::SeqCst) {
-            return Err(SinkError::Stale);
-        }
-        self.renewals.fetch_add(1, Ordering::SeqCst);
-        Ok(())
-    }
-
-    fn lease_ttl(&self) -> Duration {
-        TTL
-    }
-}
+use crate::sink::{FakeSink, TTL};
 
 fn key(fence: u64) -> PhaseKey {
     PhaseKey {
