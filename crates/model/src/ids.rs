@@ -145,6 +145,56 @@ name!(
     "1 to 64 of A-Z, 0-9 and `_`, beginning with a letter or `_`", is_variable
 );
 
+/// A commit, by its full name: 40 hexadecimal digits (SHA-1) or 64 (SHA-256), lower case.
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct CommitId(String);
+
+impl CommitId {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CommitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for CommitId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let hex = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
+        if matches!(text.len(), 40 | 64) && text.bytes().all(hex) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(InvalidId {
+            kind: "commit",
+            value: text.chars().take(80).collect(),
+            expected: "40 or 64 lower-case hexadecimal digits",
+        })
+    }
+}
+
+impl TryFrom<String> for CommitId {
+    type Error = InvalidId;
+
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        text.parse()
+    }
+}
+
+impl From<CommitId> for String {
+    fn from(commit: CommitId) -> String {
+        commit.0
+    }
+}
+
 /// The fencing number of a lease: it only grows, and whoever shows a smaller one is refused (D2).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,

@@ -4,15 +4,20 @@
 //! Nothing here does I/O, awaits, reads a clock or draws a random number: time and ids come in as
 //! arguments, so every rule can be tested exhaustively.
 
+pub mod digest;
 pub mod event;
+pub mod gate;
 pub mod ids;
+pub mod lease;
 pub mod limits;
 pub mod network;
 pub mod order;
 pub mod outcome;
+pub mod run;
 
+pub use digest::Digest;
 pub use event::{AgentEvent, PhaseEvent, Stage, Stream, Usage};
-pub use ids::{ArtifactName, Fence, GateId, PhaseName, RunId, SandboxId, SecretName};
+pub use ids::{ArtifactName, CommitId, Fence, GateId, PhaseName, RunId, SandboxId, SecretName};
 pub use limits::Limits;
 pub use network::{AllowEntry, EgressRule, HostName, NetworkPolicy};
 pub use order::{AgentSpec, GitOrder, ModelGateway, PhaseOrder, Protocol, Work};
