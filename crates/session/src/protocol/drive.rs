@@ -1,0 +1,132 @@
+//! Connects a protocol to an agent's standard input and output.
+
+use std::time::Duration;
+
+use bulkhead_model::{AgentEvent, Usage};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio_util::sync::CancellationToken;
+
+use super::{AgentProtocol, Lines, ProtocolError, Step, text::bounded};
+
+/// How long text is held back to be joined with more of it.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// Where events go. The call waits while the receiver is busy, and so does the agent.
+pub trait EventSink: Send {
+    fn event(&mut self, event: AgentEvent) -> impl Future<Output = ()> + Send;
+}
+
+/// What the conversation came to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Driven {
+    /// The agent's own word that its turn is over: whether it went well, and its closing text.
+    pub finished: Option<(bool, Option<String>)>,
+    pub usage: Option<Usage>,
+    /// The last message, for agents that close without words of their own.
+    pub last_message: Option<String>,
+}
+
+struct Drive<'a, W, S> {
+    protocol: &'a mut dyn AgentProtocol,
+    stdin: Option<W>,
+    sink: &'a mut S,
+    driven: Driven,
+}
+
+/// Holds the conversation until the agent has finished by its own word or its output has ended. `cancel`
+/// makes it ask the agent to stop, and then goes on reading.
+///
+/// Standard input is closed when this returns; the agent may still be running.
+pub async fn drive<R, W, S>(
+    protocol: &mut dyn AgentProtocol,
+    stdin: W,
+    lines: &mut Lines<R>,
+    sink: &mut S,
+    cancel: &CancellationToken,
+) -> Result<Driven, ProtocolError>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+    S: EventSink,
+{
+    let stdin = protocol.reads_stdin().then_some(stdin);
+    let mut drive = Drive {
+        protocol,
+        stdin,
+        sink,
+        driven: Driven::default(),
+    };
+    let step = drive.protocol.start();
+    drive.apply(step).await?;
+    let mut cancelled = false;
+    while drive.driven.finished.is_none() {
+        let step = tokio::select! {
+            biased;
+            () = cancel.cancelled(), if !cancelled => {
+                cancelled = true;
+                drive.protocol.cancel()
+            }
+            line = lines.next() => match line? {
+                Some(line) => drive.protocol.line(&line)?,
+                None => break,
+            },
+            () = tokio::time::sleep(QUIET) => drive.protocol.quiet(),
+        };
+        drive.apply(step).await?;
+    }
+    let rest = drive.protocol.quiet();
+    drive.apply(rest).await?;
+    Ok(drive.driven)
+}
+
+impl<W: AsyncWrite + Unpin + Send, S: EventSink> Drive<'_, W, S> {
+    async fn apply(&mut self, step: Step) -> Result<(), ProtocolError> {
+        for event in step.events {
+            self.note(&event);
+            for event in bounded(event) {
+                self.sink.event(event).await;
+            }
+        }
+        for line in step.write {
+            self.write(line).await?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, event: &AgentEvent) {
+        match event {
+            AgentEvent::Finished { ok, text } => {
+                self.driven.finished = Some((*ok, text.clone()));
+            }
+            AgentEvent::Usage { total } => self.driven.usage = Some(*total),
+            AgentEvent::Message { text } => {
+                let text = text.trim();
+                if !text.is_empty() {
+                    let closing = super::text::cut(text.to_owned(), 16 << 10);
+                    self.driven.last_message = Some(closing);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// An agent that does not read any more is on its way out: its exit tells the rest, not this write.
+    async fn write(&mut self, mut line: String) -> Result<(), ProtocolError> {
+        let Some(stdin) = &mut self.stdin else {
+            return Ok(());
+        };
+        line.push('\n');
+        let written = async {
+            stdin.write_all(line.as_bytes()).await?;
+            stdin.flush().await
+        };
+        match written.await {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                self.stdin = None;
+                Ok(())
+            }
+            Err(error) => Err(ProtocolError::Write(error)),
+        }
+    }
+}
