@@ -18,6 +18,7 @@ use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
 use bulkhead_model::PhaseOrder;
+use bulkhead_session::wire::Machine;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -37,6 +38,8 @@ pub struct BuiltinConfig {
     pub args: Vec<OsString>,
     /// The program to offer inside sandboxes as `bulkhead`.
     pub offered_program: Option<PathBuf>,
+    /// What sessions must know of the machine: the sandbox engine's directory, proxy, certificates.
+    pub machine: Machine,
     /// How many phases run at once; the others queue.
     pub places: usize,
     /// A private directory for the journal of session processes.

@@ -13,7 +13,7 @@ mod secrets;
 mod sink;
 
 pub use builtin::{BuiltinConfig, BuiltinExecutor};
-pub use bulkhead_session::wire::{ArtifactChunk, ArtifactKind, FinishedArtifact};
+pub use bulkhead_session::wire::{ArtifactChunk, ArtifactKind, FinishedArtifact, Machine};
 pub use executor::{
     Executor, Orphan, OrphanKind, PhaseKey, Place, Running, StartError, StopReason,
 };

@@ -24,6 +24,7 @@ pub(super) fn delivery(
         phase_token: secrets.token.clone(),
         gateway_socket: secrets.gateway.clone(),
         program: config.offered_program.clone(),
+        machine: config.machine.clone(),
     })
 }
 

@@ -11,7 +11,7 @@ use std::{
 use bulkhead_model::{Fence, Limits, NetworkPolicy, PhaseOrder, RunId, Work};
 use bulkhead_runner::{
     ArtifactFile, ArtifactKind, BuiltinConfig, BuiltinExecutor, Executor as _, FailureKind,
-    OrphanKind, PhaseReport, PhaseSecrets, Running, StopReason,
+    Machine, OrphanKind, PhaseReport, PhaseSecrets, Running, StopReason,
 };
 
 use crate::{session, sink::FakeSink};
@@ -24,6 +24,7 @@ fn executor(dir: &Path, places: usize) -> BuiltinExecutor {
         program: std::env::current_exe().unwrap(),
         args: session::ARGS.iter().map(Into::into).collect(),
         offered_program: None,
+        machine: Machine::new(dir),
         places,
         run_dir: dir.to_owned(),
     })

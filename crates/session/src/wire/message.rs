@@ -35,6 +35,31 @@ pub struct Delivery {
     pub gateway_socket: PathBuf,
     /// The program to offer inside the sandbox as `bulkhead` (the scripted agent is a part of it).
     pub program: Option<PathBuf>,
+    pub machine: Machine,
+}
+
+/// What the operator configured for the machine on which the session runs.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// The sandbox engine's own directory, shared by all sessions of the machine.
+    pub sandbox_dir: PathBuf,
+    /// The operator's certificate authority, in PEM: trusted inside sandboxes beside the system's.
+    pub extra_ca_pem: Option<String>,
+    /// The operator's upstream proxy, as a URL that may hold a password.
+    pub proxy: Option<SecretString>,
+    /// Hosts that may be reached although their addresses are private.
+    pub allow_private: Vec<String>,
+}
+
+impl Machine {
+    pub fn new(sandbox_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            sandbox_dir: sandbox_dir.into(),
+            extra_ca_pem: None,
+            proxy: None,
+            allow_private: vec![],
+        }
+    }
 }
 
 /// A piece of one artifact. A file is its own bytes; a directory is an archive that only sandboxes open.
@@ -76,6 +101,10 @@ struct WireDelivery {
     phase_token: String,
     gateway_socket: PathBuf,
     program: Option<PathBuf>,
+    sandbox_dir: PathBuf,
+    extra_ca_pem: Option<String>,
+    proxy: Option<String>,
+    allow_private: Vec<String>,
 }
 
 impl From<&Delivery> for WireDelivery {
@@ -89,6 +118,14 @@ impl From<&Delivery> for WireDelivery {
             phase_token: delivery.phase_token.expose_secret().to_owned(),
             gateway_socket: delivery.gateway_socket.clone(),
             program: delivery.program.clone(),
+            sandbox_dir: delivery.machine.sandbox_dir.clone(),
+            extra_ca_pem: delivery.machine.extra_ca_pem.clone(),
+            proxy: delivery
+                .machine
+                .proxy
+                .as_ref()
+                .map(|proxy| proxy.expose_secret().to_owned()),
+            allow_private: delivery.machine.allow_private.clone(),
         }
     }
 }
@@ -102,6 +139,12 @@ impl From<WireDelivery> for Delivery {
             phase_token: wire.phase_token.into(),
             gateway_socket: wire.gateway_socket,
             program: wire.program,
+            machine: Machine {
+                sandbox_dir: wire.sandbox_dir,
+                extra_ca_pem: wire.extra_ca_pem,
+                proxy: wire.proxy.map(SecretString::from),
+                allow_private: wire.allow_private,
+            },
         }
     }
 }

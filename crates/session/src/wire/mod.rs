@@ -20,7 +20,7 @@ mod report;
 mod tests;
 
 pub use frame::{Frame, FrameCodec, MAX_PAYLOAD, WireError};
-pub use message::{ArtifactChunk, Delivery, FromSession, MAX_CHUNK, ToSession};
+pub use message::{ArtifactChunk, Delivery, FromSession, MAX_CHUNK, Machine, ToSession};
 pub use report::{ArtifactKind, Failure, FailureKind, FinishedArtifact, Report};
 
 use futures::{SinkExt as _, StreamExt as _};

@@ -45,6 +45,7 @@ fn delivery() -> Delivery {
         phase_token: "canary-token".into(),
         gateway_socket: "/run/gateway.sock".into(),
         program: None,
+        machine: Machine::new("/run/bulkhead"),
     }
 }
 
