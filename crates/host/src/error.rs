@@ -1,0 +1,34 @@
+//! What can go wrong on a host.
+
+use std::{error::Error, sync::Arc};
+
+/// Cloneable, because everybody who waited for the same connection gets the same error.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum HostError {
+    /// A boundary of the host could not be built, so nothing ran on it (R3).
+    #[error("{0}")]
+    Refused(String),
+    #[error("connecting to {host}")]
+    Connect {
+        host: String,
+        #[source]
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    #[error("there is no program {program:?} on {host}")]
+    NotFound { host: String, program: String },
+    #[error("starting {program:?} on {host}")]
+    Spawn {
+        host: String,
+        program: String,
+        #[source]
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    #[error("{host} has ended")]
+    Gone { host: String },
+    #[error("reaching a process on {host}")]
+    Process {
+        host: String,
+        #[source]
+        source: Arc<dyn Error + Send + Sync>,
+    },
+}
