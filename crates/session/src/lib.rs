@@ -9,6 +9,7 @@
 //! Nothing secret is ever in the process's arguments or environment; everything arrives over the socket.
 
 pub mod protocol;
+pub mod scripted;
 pub mod wire;
 
 mod worker;
