@@ -1,0 +1,9 @@
+//! The rules of the model, tested from outside.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod leases;
+mod run_cases;
+mod run_random;
+mod run_rules;
+mod run_support;
+mod run_walk;
