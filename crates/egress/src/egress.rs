@@ -155,20 +155,24 @@ impl Egress {
         }
     }
 
-    /// The addresses that this grant may reach under a name, on whatever port: what DNS inside a sandbox
-    /// answers. Names that no rule has are refused before anything is sent.
+    /// The addresses that this grant may reach under a name, on whatever port, and the decision: what DNS
+    /// inside a sandbox answers. Names that no rule has are refused before anything is sent. The decision's
+    /// port is 0.
     pub async fn addresses(
         &self,
         grant: &Grant,
         name: &HostName,
-    ) -> Result<Vec<IpAddr>, EgressError> {
+    ) -> Result<(Decision, Vec<IpAddr>), EgressError> {
         let host = Host::Name(name.clone());
         let port = match grant {
             Grant::Rules(policy) => policy.ports_for(name).first().copied(),
             Grant::Operator { port, .. } => Some(*port),
         };
         let target = Target::new(crate::Scheme::Tcp, host.clone(), port.unwrap_or_default());
-        let decision = self.check(grant, &target);
+        let decision = Decision {
+            port: 0,
+            ..self.check(grant, &target)
+        };
         if !decision.allowed() {
             return Err(EgressError::Refused(decision));
         }
@@ -177,8 +181,15 @@ impl Egress {
             return Err(EgressError::ResolvedUpstream(name.to_string()));
         }
         let found = self.resolve(name).await?;
-        dial::filter(&found, private)
-            .map_err(|why| EgressError::Refused(Decision::new(&target, why)))
+        match dial::filter(&found, private) {
+            Ok(kept) => Ok((decision, kept)),
+            Err(why) => Err(EgressError::Refused(Decision { why, ..decision })),
+        }
+    }
+
+    /// Whether the operator permits this host to lie in a private network.
+    pub fn permits_private(&self, host: &Host) -> bool {
+        self.config.allow_private.contains(host)
     }
 
     async fn resolve(&self, name: &HostName) -> Result<Vec<IpAddr>, EgressError> {
