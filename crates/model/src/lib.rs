@@ -20,5 +20,5 @@ pub use event::{AgentEvent, PhaseEvent, Stage, Stream, Usage};
 pub use ids::{ArtifactName, CommitId, Fence, GateId, PhaseName, RunId, SandboxId, SecretName};
 pub use limits::Limits;
 pub use network::{AllowEntry, EgressRule, HostName, NetworkPolicy};
-pub use order::{AgentSpec, GitOrder, ModelGateway, PhaseOrder, Protocol, Work};
+pub use order::{AgentSpec, GitExtras, GitOrder, ModelGateway, PhaseOrder, Protocol, Work};
 pub use outcome::{EndReason, Evidence, Outcome, ResourceUse};

@@ -73,6 +73,19 @@ pub struct GitOrder {
     pub commit_message: String,
     pub author_name: String,
     pub author_email: String,
+    /// What the repository needs besides a plain clone, as the look before the phase found it.
+    #[serde(default)]
+    pub extras: GitExtras,
+}
+
+/// Submodules and LFS of a repository, as the sandbox has to be prepared for them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GitExtras {
+    /// Git settings for the sandbox, in order; `{gateway}` in a key stands for the gateway's URL there.
+    pub config: Vec<(String, String)>,
+    pub submodules: bool,
+    pub lfs: bool,
 }
 
 /// Everything an executor needs to perform one attempt at one phase.

@@ -1,0 +1,242 @@
+//! A repository elsewhere, reached over https by one host-side process that alone holds the credential (D6).
+
+use std::{path::PathBuf, time::Duration};
+
+use secrecy::{ExposeSecret as _, SecretString};
+use url::{Host, Url};
+
+use crate::{
+    command::Git,
+    error::{Refusal, Result},
+    names::{Oid, RefName},
+    trusted::{TrustedRepo, ref_moved},
+};
+
+const TRANSFER_TIME: Duration = Duration::from_secs(30 * 60);
+
+/// Answers git's request for a credential from that one process's environment. Constant text: the credential is in
+/// no argument, URL or file, and redirects are off, so no other host can ask for it.
+const HELPER: &str = "credential.helper=!f() { test \"$1\" = get || exit 0; \
+    printf 'username=%s\\npassword=%s\\n' \"$BULKHEAD_GIT_USER\" \"$BULKHEAD_GIT_PASSWORD\"; }; f";
+
+/// A credential for an upstream repository.
+#[derive(Debug, Clone)]
+pub struct UpstreamCredential {
+    /// Forges that take tokens accept any name; `x-access-token` is a usual one.
+    pub username: String,
+    pub password: SecretString,
+}
+
+/// An upstream repository and how to reach it.
+#[derive(Debug, Clone)]
+pub struct Upstream {
+    url: Url,
+    pub credential: Option<UpstreamCredential>,
+    /// An operator's HTTP proxy.
+    pub proxy: Option<Url>,
+    /// An operator's certificate authorities, as a PEM file.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Upstream {
+    /// Accepts https, and plain http to this machine only. Everything else is refused by name.
+    pub fn new(url: &str) -> Result<Self> {
+        let url = parse_url(url)?;
+        Ok(Self {
+            url,
+            credential: None,
+            proxy: None,
+            ca_file: None,
+        })
+    }
+
+    pub fn with_credential(mut self, credential: Option<UpstreamCredential>) -> Self {
+        self.credential = credential;
+        self
+    }
+
+    pub const fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Allows this one command to reach the upstream, and no other transport.
+    fn reach(&self, git: Git) -> Git {
+        let mut git = git
+            .config(&format!("protocol.{}.allow=always", self.url.scheme()))
+            .config("http.lowSpeedLimit=1")
+            .config("http.lowSpeedTime=60")
+            .time(TRANSFER_TIME);
+        if let Some(proxy) = &self.proxy {
+            git = git.config(&format!("http.proxy={proxy}"));
+        }
+        if let Some(file) = &self.ca_file {
+            git = git.env("GIT_SSL_CAINFO", file.as_os_str());
+        }
+        match &self.credential {
+            Some(credential) => git
+                .config(HELPER)
+                .env("BULKHEAD_GIT_USER", &credential.username)
+                .env("BULKHEAD_GIT_PASSWORD", credential.password.expose_secret()),
+            None => git,
+        }
+    }
+
+    /// Brings the mirror's branches and tags to the upstream's state. Other refs are never fetched.
+    pub(crate) async fn fetch_into(&self, mirror: &TrustedRepo) -> Result<()> {
+        self.reach(mirror.git())
+            .config("fetch.fsckObjects=true")
+            .args([
+                "fetch",
+                "--quiet",
+                "--prune",
+                "--no-tags",
+                "--no-write-fetch-head",
+                "--no-auto-gc",
+            ])
+            .args([
+                "--",
+                self.url.as_str(),
+                "+refs/heads/*:refs/heads/*",
+                "+refs/tags/*:refs/tags/*",
+            ])
+            .output()
+            .await
+            .map(drop)
+    }
+
+    /// Where the upstream's own ref is now.
+    pub(crate) async fn tip(
+        &self,
+        mirror: &TrustedRepo,
+        reference: &RefName,
+    ) -> Result<Option<Oid>> {
+        let out = self
+            .reach(mirror.git())
+            .args([
+                "ls-remote",
+                "--refs",
+                "--",
+                self.url.as_str(),
+                reference.as_str(),
+            ])
+            .output()
+            .await?;
+        let text = String::from_utf8_lossy(&out);
+        let found = text.lines().filter_map(|line| line.split_once('\t'));
+        let mut exact = found.filter(|(_, name)| *name == reference.as_str());
+        Ok(exact.next().map(|(oid, _)| oid.parse()).transpose()?)
+    }
+
+    /// Pushes one commit to one ref, which must be at `old` (zero: must not exist) there.
+    pub(crate) async fn push(
+        &self,
+        mirror: &TrustedRepo,
+        to: &RefName,
+        old: &Oid,
+        new: &Oid,
+    ) -> Result<()> {
+        let expected = if old.is_zero() { "" } else { old.as_str() };
+        let lease = format!("--force-with-lease={to}:{expected}");
+        let spec = format!("{new}:{to}");
+        let ended = self
+            .reach(mirror.git())
+            .args([
+                "push",
+                "--porcelain",
+                "--quiet",
+                "--no-verify",
+                "--no-follow-tags",
+            ])
+            .args([
+                "--recurse-submodules=no",
+                &lease,
+                "--",
+                self.url.as_str(),
+                &spec,
+            ])
+            .run()
+            .await?;
+        if ended.code() == Some(0) {
+            return Ok(());
+        }
+        let failure = ended.failure();
+        match self.tip(mirror, to).await {
+            Ok(Some(at)) if at == *new => Ok(()),
+            Ok(at) if at.as_ref() != Some(old).filter(|oid| !oid.is_zero()) => {
+                Err(ref_moved(to, old, at.as_ref()))
+            }
+            _ => Err(failure),
+        }
+    }
+}
+
+fn parse_url(text: &str) -> Result<Url> {
+    // `host:path` is ssh in git's eyes; the URL parser would take the host for a scheme.
+    let scheme_of = |text: &str| {
+        text.split_once("://")
+            .map(|(scheme, _)| scheme.to_ascii_lowercase())
+    };
+    let Some(scheme) = scheme_of(text) else {
+        return Err(Refusal::Scheme {
+            scheme: "ssh".to_owned(),
+        }
+        .into());
+    };
+    let refused = Refusal::Scheme {
+        scheme: scheme.clone(),
+    };
+    let url = Url::parse(text).map_err(|_| refused.clone())?;
+    if !url.username().is_empty() || url.password().is_some() {
+        let mut shown = url.clone();
+        // Both fail only for URLs without a host, which were refused as such.
+        let _ = (shown.set_username(""), shown.set_password(None));
+        return Err(Refusal::CredentialsInUrl { url: shown.into() }.into());
+    }
+    let here = match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    match scheme.as_str() {
+        "https" => Ok(url),
+        "http" if here => Ok(url),
+        _ => Err(refused.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+    use super::*;
+
+    #[test]
+    fn only_https_and_this_machines_http_are_accepted() {
+        assert!(Upstream::new("https://example.org/a.git").is_ok());
+        assert!(Upstream::new("http://127.0.0.1:8080/a.git").is_ok());
+        for (url, scheme) in [
+            ("ssh://git@example.org/a", "ssh"),
+            ("git@example.org:a.git", "ssh"),
+            ("git://example.org/a", "git"),
+            ("file:///etc", "file"),
+            ("ext::sh -c x", "ssh"),
+            ("http://example.org/a", "http"),
+        ] {
+            let error = Upstream::new(url).unwrap_err();
+            assert_eq!(
+                error.refusal(),
+                Some(&Refusal::Scheme {
+                    scheme: scheme.into()
+                }),
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_url_with_a_credential_is_refused_without_repeating_it() {
+        let error = Upstream::new("https://me:hunter22@example.org/a.git").unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter22"));
+        assert_eq!(error.refusal().unwrap().name(), "git_credentials_in_url");
+    }
+}
