@@ -25,7 +25,7 @@ pub enum Source {
     /// A repository of a user of this machine; runs push straight into it.
     Local(PathBuf),
     /// A repository elsewhere, mirrored below the data directory.
-    Remote(Upstream),
+    Remote(Box<Upstream>),
 }
 
 /// A repository that runs work on. Cheap to clone; all clones share one lock for changes.
@@ -53,7 +53,7 @@ impl Repository {
             Source::Local(path) => (TrustedRepo::open(program, path).await?, None, None),
             Source::Remote(upstream) => {
                 let (mirror, lock) = open_mirror(program, upstream, git_data).await?;
-                (mirror, Some(upstream.clone()), Some(lock))
+                (mirror, Some((**upstream).clone()), Some(lock))
             }
         };
         let inner = Inner {

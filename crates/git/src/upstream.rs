@@ -171,38 +171,32 @@ impl Upstream {
 }
 
 fn parse_url(text: &str) -> Result<Url> {
-    // `host:path` is ssh in git's eyes; the URL parser would take the host for a scheme.
-    let scheme_of = |text: &str| {
-        text.split_once("://")
-            .map(|(scheme, _)| scheme.to_ascii_lowercase())
+    let refused = |scheme: &str| Refusal::Scheme {
+        scheme: scheme.to_ascii_lowercase(),
     };
-    let Some(scheme) = scheme_of(text) else {
-        return Err(Refusal::Scheme {
-            scheme: "ssh".to_owned(),
-        }
-        .into());
+    // `helper::address` runs a program, and `host:path` is ssh: neither is a URL.
+    let scheme = match (text.split_once("::"), text.split_once("://")) {
+        (Some((helper, _)), None) => helper,
+        (_, Some((scheme, _))) => scheme,
+        (None, None) => "ssh",
     };
-    let refused = Refusal::Scheme {
-        scheme: scheme.clone(),
-    };
-    let url = Url::parse(text).map_err(|_| refused.clone())?;
-    if !url.username().is_empty() || url.password().is_some() {
-        let mut shown = url.clone();
-        // Both fail only for URLs without a host, which were refused as such.
-        let _ = (shown.set_username(""), shown.set_password(None));
-        return Err(Refusal::CredentialsInUrl { url: shown.into() }.into());
-    }
+    let url = Url::parse(text).map_err(|_| refused(scheme))?;
     let here = match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         Some(Host::Domain(name)) => name == "localhost",
         None => false,
     };
-    match scheme.as_str() {
-        "https" => Ok(url),
-        "http" if here => Ok(url),
-        _ => Err(refused.into()),
+    if !(url.scheme() == "https" || url.scheme() == "http" && here) {
+        return Err(refused(scheme).into());
     }
+    if !url.username().is_empty() || url.password().is_some() {
+        let mut shown = url;
+        // Both fail only for URLs without a host, which were refused as such.
+        let _ = (shown.set_username(""), shown.set_password(None));
+        return Err(Refusal::CredentialsInUrl { url: shown.into() }.into());
+    }
+    Ok(url)
 }
 
 #[cfg(test)]
@@ -219,7 +213,7 @@ mod tests {
             ("git@example.org:a.git", "ssh"),
             ("git://example.org/a", "git"),
             ("file:///etc", "file"),
-            ("ext::sh -c x", "ssh"),
+            ("ext::sh -c x", "ext"),
             ("http://example.org/a", "http"),
         ] {
             let error = Upstream::new(url).unwrap_err();

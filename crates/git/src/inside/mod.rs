@@ -28,18 +28,32 @@ impl Step {
     pub fn explain(&self, code: i32) -> &'static str {
         match code {
             65 => "the repository could not be fetched from the gateway; the lines above say why",
-            66 => "the workspace is not at the commit that the phase starts from: run the phase again",
+            66 => {
+                "the workspace is not at the commit that the phase starts from: run the phase again"
+            }
             67 => "a submodule could not be fetched from the gateway; the lines above say why",
-            68 => "the repository keeps files in LFS, and git-lfs is not installed in the sandbox: \
-                   install git-lfs on this machine, or name an image that has it",
+            68 => {
+                "the repository keeps files in LFS, and git-lfs is not installed in the sandbox: \
+                   install git-lfs on this machine, or name an image that has it"
+            }
             69 => "a file that is kept in LFS could not be fetched; the lines above say which",
-            70 => "the agent rewrote the branch's history (reset, rebase or amend below the phase's start), \
-                   so its work cannot be added on top: run the phase again",
-            71 => "a file in the workspace could not be added to a commit; the lines above say which",
-            72 => "the agent left a git repository in the workspace under a name that cannot be left out",
-            73 => "a file that is kept in LFS could not be sent to the gateway; the lines above say why",
+            70 => {
+                "the agent rewrote the branch's history (reset, rebase or amend below the phase's start), \
+                   so its work cannot be added on top: run the phase again"
+            }
+            71 => {
+                "a file in the workspace could not be added to a commit; the lines above say which"
+            }
+            72 => {
+                "the agent left a git repository in the workspace under a name that cannot be left out"
+            }
+            73 => {
+                "a file that is kept in LFS could not be sent to the gateway; the lines above say why"
+            }
             74 => "the gateway did not take the push; the lines above say why",
-            127 => "git is not installed in the sandbox: install git on this machine, or name an image that has it",
+            127 => {
+                "git is not installed in the sandbox: install git on this machine, or name an image that has it"
+            }
             _ => "git failed in the workspace; the lines above say why",
         }
     }
@@ -74,7 +88,11 @@ pub fn clone_steps(order: &GitOrder, gateway: &str, workspace: &str) -> Vec<Step
         yes_no(extras.submodules),
         yes_no(extras.lfs),
     ];
-    vec![Step { doing: "cloning", argv: shell(CLONE, arguments), env: undisturbed() }]
+    vec![Step {
+        doing: "cloning",
+        argv: shell(CLONE, arguments),
+        env: undisturbed(),
+    }]
 }
 
 /// The steps that commit what the phase changed and push it. [`parse_finish`] reads their standard output.
@@ -88,28 +106,49 @@ pub fn finish_steps(order: &GitOrder, gateway: &str, workspace: &str) -> Vec<Ste
         order.commit_message.clone(),
         lfs.to_owned(),
     ];
-    vec![Step { doing: "committing and pushing", argv: shell(FINISH, arguments), env: undisturbed() }]
+    vec![Step {
+        doing: "committing and pushing",
+        argv: shell(FINISH, arguments),
+        env: undisturbed(),
+    }]
 }
 
 /// Reads what the finishing step wrote. `None` where it did not come to its end.
 pub fn parse_finish(stdout: &[u8]) -> Option<Finish> {
     let text = String::from_utf8_lossy(stdout);
-    let words: Vec<_> = text.lines().filter_map(|line| line.split_once(' ')).collect();
-    let left_out = words.iter().filter(|(word, _)| *word == "left-out").map(|(_, path)| (*path).to_owned());
+    let words: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .collect();
+    let left_out = words
+        .iter()
+        .filter(|(word, _)| *word == "left-out")
+        .map(|(_, path)| (*path).to_owned());
     let end = words.iter().rev().find_map(|(word, oid)| match *word {
         "pushed" => Some((Changed::Pushed, oid.parse().ok()?)),
         "unchanged" => Some((Changed::Nothing, oid.parse().ok()?)),
         _ => None,
     });
-    end.map(|(changed, commit)| Finish { commit, changed, left_out: left_out.collect() })
+    end.map(|(changed, commit)| Finish {
+        commit,
+        changed,
+        left_out: left_out.collect(),
+    })
 }
 
 /// The environment in which git works with the gateway: for the steps, and for the agent's own git commands.
 /// Values are secret because one of them holds the phase token.
-pub fn environment(order: &GitOrder, gateway: &str, token: &SecretString) -> Vec<(String, SecretString)> {
+pub fn environment(
+    order: &GitOrder,
+    gateway: &str,
+    token: &SecretString,
+) -> Vec<(String, SecretString)> {
     let base = format!("{}/", gateway.trim_end_matches('/'));
     let mut config = vec![
-        (format!("http.{base}.extraHeader"), format!("Authorization: Bearer {}", token.expose_secret())),
+        (
+            format!("http.{base}.extraHeader"),
+            format!("Authorization: Bearer {}", token.expose_secret()),
+        ),
         // The gateway is on the sandbox's own loopback, never behind its proxy.
         (format!("http.{base}.proxy"), String::new()),
         ("safe.directory".to_owned(), "*".to_owned()),
@@ -119,14 +158,25 @@ pub fn environment(order: &GitOrder, gateway: &str, token: &SecretString) -> Vec
     if order.extras.lfs {
         config.extend(lfs_config(&repository_url(gateway)));
     }
-    config.extend(order.extras.config.iter().map(|(key, value)| (key.replace("{gateway}", base.trim_end_matches('/')), value.clone())));
+    config.extend(order.extras.config.iter().map(|(key, value)| {
+        (
+            key.replace("{gateway}", base.trim_end_matches('/')),
+            value.clone(),
+        )
+    }));
     let mut env = vec![
         ("GIT_TERMINAL_PROMPT".to_owned(), SecretString::from("0")),
-        ("GIT_CONFIG_COUNT".to_owned(), SecretString::from(config.len().to_string())),
+        (
+            "GIT_CONFIG_COUNT".to_owned(),
+            SecretString::from(config.len().to_string()),
+        ),
     ];
     for (index, (key, value)) in config.into_iter().enumerate() {
         env.push((format!("GIT_CONFIG_KEY_{index}"), SecretString::from(key)));
-        env.push((format!("GIT_CONFIG_VALUE_{index}"), SecretString::from(value)));
+        env.push((
+            format!("GIT_CONFIG_VALUE_{index}"),
+            SecretString::from(value),
+        ));
     }
     env
 }
@@ -158,7 +208,12 @@ fn shell(script: &str, arguments: impl IntoIterator<Item = String>) -> Vec<Strin
 
 /// Configuration that the agent put into its home does not count for the steps.
 fn undisturbed() -> Vec<(String, String)> {
-    [("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_LITERAL_PATHSPECS", "1"), ("LC_ALL", "C")]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .to_vec()
+    [
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_LITERAL_PATHSPECS", "1"),
+        ("LC_ALL", "C"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .to_vec()
 }
