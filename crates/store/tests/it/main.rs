@@ -1,0 +1,7 @@
+//! The store against real SQLite files.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod leases;
+mod outbox;
+mod runs;
+mod support;
