@@ -20,7 +20,7 @@ mod forward;
 mod headers;
 mod http_proxy;
 mod log;
-// pub mod model;
+pub mod model;
 mod relay;
 
 pub use door::{Door, DoorConfig, DoorError, DoorLimits, DoorListeners, Forward};
