@@ -1,1 +1,3 @@
+//! Measures the built-in sandbox against others.
+
 fn main() {}

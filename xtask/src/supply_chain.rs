@@ -1,7 +1,13 @@
 //! What we build on: licences, sources, banned crates, crates that must not come twice, and how many
-//! crates there are at all, read from `cargo metadata` for Linux.
+//! crates there are at all, on Linux.
+//!
+//! `cargo metadata` tells a crate's licence and source, but lists optional crates that no build contains;
+//! `cargo tree` tells which ones a build does contain.
 
-use std::{collections::BTreeMap, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+};
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -43,12 +49,10 @@ const ONCE: &[&str] = &[
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
-    resolve: Resolve,
 }
 
 #[derive(Deserialize)]
 struct Package {
-    id: String,
     name: String,
     version: String,
     license: Option<String>,
@@ -56,29 +60,35 @@ struct Package {
     source: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    id: String,
-}
-
 pub(crate) fn check_tree(tree: &Tree) -> Result<Findings> {
-    let json = tree.output(Command::new("cargo").args([
+    let platform = "x86_64-unknown-linux-gnu";
+    let metadata = tree.output(Command::new("cargo").args([
         "metadata",
         "--format-version=1",
         "--locked",
-        "--filter-platform=x86_64-unknown-linux-gnu",
+        "--filter-platform",
+        platform,
     ]))?;
-    check(&json)
+    let built = tree.output(Command::new("cargo").args([
+        "tree",
+        "--workspace",
+        "--locked",
+        "--prefix=none",
+        "--format={p}",
+        "--target",
+        platform,
+    ]))?;
+    check(&metadata, &built)
 }
 
-fn check(json: &str) -> Result<Findings> {
-    let metadata: Metadata = serde_json::from_str(json).context("reading cargo metadata")?;
-    let used: Vec<&Package> = foreign(&metadata).collect();
+fn check(metadata: &str, built: &str) -> Result<Findings> {
+    let metadata: Metadata = serde_json::from_str(metadata).context("reading cargo metadata")?;
+    let built = names_and_versions(built);
+    let used: Vec<&Package> = metadata
+        .packages
+        .iter()
+        .filter(|package| package.source.is_some() && built.contains(&package.name_and_version()))
+        .collect();
     let mut findings = Findings::default();
     for package in &used {
         check_package(package, &mut findings);
@@ -97,20 +107,29 @@ fn check(json: &str) -> Result<Findings> {
     Ok(findings)
 }
 
-/// The crates of others that are part of a build, features considered.
-fn foreign(metadata: &Metadata) -> impl Iterator<Item = &Package> {
-    metadata.packages.iter().filter(|package| {
-        package.source.is_some()
-            && metadata
-                .resolve
-                .nodes
-                .iter()
-                .any(|node| node.id == package.id)
-    })
+/// The first two words of each line of `cargo tree`: `serde v1.0.0 (proc-macro)`.
+fn names_and_versions(built: &str) -> BTreeSet<String> {
+    built
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some(format!(
+                "{} {}",
+                words.next()?,
+                words.next()?.strip_prefix('v')?
+            ))
+        })
+        .collect()
+}
+
+impl Package {
+    fn name_and_version(&self) -> String {
+        format!("{} {}", self.name, self.version)
+    }
 }
 
 fn check_package(package: &Package, findings: &mut Findings) {
-    let place = format!("{} {}", package.name, package.version);
+    let place = package.name_and_version();
     if package.source.as_deref() != Some(CRATES_IO) {
         let source = package.source.as_deref().unwrap_or_default();
         findings.add(
@@ -161,14 +180,21 @@ mod tests {
     use super::{BUDGET, CRATES_IO, check};
 
     fn package(name: &str, version: &str, licence: &str) -> Value {
-        let id = format!("{name}@{version}");
-        json!({"id": id, "name": name, "version": version, "license": licence, "source": CRATES_IO})
+        json!({"name": name, "version": version, "license": licence, "source": CRATES_IO})
     }
 
     fn found(packages: &[Value]) -> Vec<String> {
-        let nodes: Vec<Value> = packages.iter().map(|p| json!({"id": p["id"]})).collect();
-        let metadata = json!({"packages": packages, "resolve": {"nodes": nodes}});
-        check(&metadata.to_string()).unwrap().texts()
+        let line = |p: &Value| {
+            format!(
+                "{} v{} (proc-macro)\n",
+                p["name"].as_str().unwrap(),
+                p["version"].as_str().unwrap()
+            )
+        };
+        let built: String = packages.iter().map(line).collect();
+        check(&json!({"packages": packages}).to_string(), &built)
+            .unwrap()
+            .texts()
     }
 
     #[test]
@@ -206,9 +232,13 @@ mod tests {
 
     #[test]
     fn a_crate_that_no_build_uses_does_not_count() {
-        let metadata =
-            json!({"packages": [package("native-tls", "0.2.0", "MIT")], "resolve": {"nodes": []}});
-        assert_eq!(check(&metadata.to_string()).unwrap().texts(), [""; 0]);
+        let metadata = json!({"packages": [package("native-tls", "0.2.0", "MIT")]});
+        assert_eq!(
+            check(&metadata.to_string(), "serde v1.0.0\n")
+                .unwrap()
+                .texts(),
+            [""; 0]
+        );
     }
 
     #[test]
