@@ -1,0 +1,245 @@
+//! The one place where errors become words, hints and exit codes.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | the work failed |
+//! | 2 | wrong usage or input |
+//! | 3 | refused: a boundary could not be built |
+//! | 4 | stopped at a gate |
+//!
+//! `sandbox exec` returns its command's own code instead, 124 for a time limit, 125 where Bulkhead itself
+//! failed or refused, 126 and 127 as a shell does, and 128+N for a signal.
+
+use std::io::ErrorKind;
+
+use bulkhead_sandbox::{CreateError, Refusal, SpawnError};
+use serde::Serialize;
+
+use crate::output::Output;
+
+/// How the program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Done,
+    Failed,
+    Usage,
+    Refused,
+    Gate,
+    /// What a command in the sandbox returned, or what stands for how it ended.
+    Command(u8),
+}
+
+impl Exit {
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Refused => 3,
+            Self::Gate => 4,
+            Self::Command(code) => code,
+        }
+    }
+}
+
+/// `sandbox exec` where Bulkhead itself failed, refused, or was called wrongly.
+const EXEC_OURS: Exit = Exit::Command(125);
+const EXEC_NOT_EXECUTABLE: Exit = Exit::Command(126);
+const EXEC_NOT_FOUND: Exit = Exit::Command(127);
+
+/// Whose exit codes a command uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Errors {
+    Ours,
+    /// `sandbox exec`: codes below 124 belong to the command that it runs.
+    Exec,
+}
+
+/// What the command line itself finds wrong. Libraries have errors of their own.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Problem {
+    /// Wrong usage or input, with what to do instead.
+    #[error("{what}")]
+    Usage { what: String, hint: Option<String> },
+    /// Asked for, sensible, and not part of this version.
+    #[error("{what} is not part of this version")]
+    NotYet { what: String, hint: String },
+}
+
+impl Problem {
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self::Usage {
+            what: what.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn usage_hint(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Usage {
+            what: what.into(),
+            hint: Some(hint.into()),
+        }
+    }
+}
+
+/// An error as people and programs get to see it.
+#[derive(Debug, Serialize)]
+struct Explained {
+    #[serde(skip)]
+    exit: Exit,
+    kind: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ErrorObject<'a> {
+    error: &'a Explained,
+    exit_code: u8,
+}
+
+/// Says what went wrong, on standard error and, for programs, as JSON; and what the exit code is.
+pub(crate) fn report(error: &anyhow::Error, errors: Errors, output: Output) -> Exit {
+    if is_broken_pipe(error) {
+        // Whoever read our output has seen enough: that is no failure of the work.
+        return Exit::Done;
+    }
+    let mut explained = explain(error);
+    if errors == Errors::Exec {
+        explained.exit = exec_exit(error);
+    }
+    output.note(format_args!("bulkhead: {}", explained.message));
+    if let Some(hint) = &explained.hint {
+        output.note(format_args!("  → {hint}"));
+    }
+    let object = ErrorObject {
+        error: &explained,
+        exit_code: explained.exit.code(),
+    };
+    // There is nobody left to tell when the error itself cannot be written.
+    let _ = output.json_object(&object);
+    explained.exit
+}
+
+/// What clap has to say: help and version are no failure, and `sandbox exec` has a code of its own for misuse.
+pub(crate) fn wrong_usage(error: &clap::Error) -> Exit {
+    let _ = error.print();
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    match error.exit_code() {
+        0 => Exit::Done,
+        _ if words.starts_with(&["sandbox".into(), "exec".into()]) => EXEC_OURS,
+        _ => Exit::Usage,
+    }
+}
+
+fn explain(error: &anyhow::Error) -> Explained {
+    let (exit, kind, hint) = classify(error);
+    Explained {
+        exit,
+        kind,
+        message: format!("{error:#}"),
+        hint,
+    }
+}
+
+/// The first cause in the chain that says what kind of failure this is.
+fn classify(error: &anyhow::Error) -> (Exit, &'static str, Option<String>) {
+    for cause in error.chain() {
+        if let Some(problem) = cause.downcast_ref::<Problem>() {
+            return of_problem(problem);
+        }
+        if is_refusal(cause) {
+            let hint = "bulkhead doctor shows each boundary with what was tried".to_owned();
+            return (Exit::Refused, "refused", Some(hint));
+        }
+        if let Some(CreateError::Plan(_)) = cause.downcast_ref() {
+            return (Exit::Usage, "usage", None);
+        }
+    }
+    (Exit::Failed, "failed", None)
+}
+
+fn of_problem(problem: &Problem) -> (Exit, &'static str, Option<String>) {
+    match problem {
+        Problem::Usage { hint, .. } => (Exit::Usage, "usage", hint.clone()),
+        Problem::NotYet { hint, .. } => (Exit::Usage, "not-in-this-version", Some(hint.clone())),
+    }
+}
+
+fn is_refusal(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.is::<Refusal>() || matches!(cause.downcast_ref(), Some(CreateError::Refused(_)))
+}
+
+fn exec_exit(error: &anyhow::Error) -> Exit {
+    error
+        .chain()
+        .find_map(|cause| match cause.downcast_ref::<SpawnError>()? {
+            SpawnError::NotFound(_) => Some(EXEC_NOT_FOUND),
+            SpawnError::NotExecutable { .. } => Some(EXEC_NOT_EXECUTABLE),
+            _ => None,
+        })
+        .unwrap_or(EXEC_OURS)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context as _, anyhow};
+    use bulkhead_sandbox::{CreateError, Refusal, SpawnError};
+
+    use super::{EXEC_NOT_FOUND, EXEC_OURS, Exit, Problem, exec_exit, explain};
+
+    fn refusal() -> Refusal {
+        Refusal {
+            boundary: "user namespace".into(),
+            seen: "unshare: EPERM".into(),
+            remedy: "sysctl -w user.max_user_namespaces=1000".into(),
+        }
+    }
+
+    #[test]
+    fn each_kind_of_error_has_its_code_also_deep_in_a_chain() {
+        let cases = [
+            (anyhow!("the phase failed"), Exit::Failed),
+            (Problem::usage("no such file").into(), Exit::Usage),
+            (refusal().into(), Exit::Refused),
+            (CreateError::Refused(refusal()).into(), Exit::Refused),
+            (CreateError::Plan("pids: 0".into()).into(), Exit::Usage),
+        ];
+        for (error, exit) in cases {
+            let deep = anyhow::Error::from(error)
+                .context("doing something")
+                .context("for somebody");
+            assert_eq!(explain(&deep).exit, exit, "{deep:#}");
+        }
+    }
+
+    #[test]
+    fn a_message_has_every_cause_once() {
+        let error = Err::<(), _>(anyhow!("no space left"))
+            .context("writing the log")
+            .unwrap_err();
+        assert_eq!(explain(&error).message, "writing the log: no space left");
+    }
+
+    #[test]
+    fn sandbox_exec_speaks_as_a_shell_does() {
+        assert_eq!(
+            exec_exit(&SpawnError::NotFound("x".into()).into()),
+            EXEC_NOT_FOUND
+        );
+        assert_eq!(exec_exit(&refusal().into()), EXEC_OURS);
+        assert_eq!(exec_exit(&Problem::usage("x").into()), EXEC_OURS);
+    }
+}
