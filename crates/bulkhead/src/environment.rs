@@ -81,6 +81,11 @@ pub(crate) fn take() -> Result<Environment> {
     hand_over(&taken)
 }
 
+/// No other process of this user can read this one's memory or environment from here on.
+pub(crate) fn hide() -> Result<()> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).context("making the process not dumpable")
+}
+
 fn is_harmless(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else {
         return false;

@@ -14,9 +14,10 @@
 use std::io::ErrorKind;
 
 use bulkhead_sandbox::{CreateError, Refusal, SpawnError};
+use bulkhead_server::{Code, Problem};
 use serde::Serialize;
 
-use crate::output::Output;
+use crate::output::{Format, Output};
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +59,7 @@ pub(crate) enum Errors {
 
 /// What the command line itself finds wrong. Libraries have errors of their own.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Problem {
+pub(crate) enum Misuse {
     /// Wrong usage or input, with what to do instead.
     #[error("{what}")]
     Usage { what: String, hint: Option<String> },
@@ -67,7 +68,7 @@ pub(crate) enum Problem {
     NotYet { what: String, hint: String },
 }
 
-impl Problem {
+impl Misuse {
     pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self::Usage {
             what: what.into(),
@@ -92,6 +93,21 @@ struct Explained {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+    /// Several things at once, for example everything that is wrong with a workflow.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    findings: Vec<String>,
+}
+
+impl Explained {
+    fn new(exit: Exit, kind: &'static str) -> Self {
+        Self {
+            exit,
+            kind,
+            message: String::new(),
+            hint: None,
+            findings: Vec::new(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -111,63 +127,113 @@ pub(crate) fn report(error: &anyhow::Error, errors: Errors, output: Output) -> E
         explained.exit = exec_exit(error);
     }
     output.note(format_args!("bulkhead: {}", explained.message));
+    for finding in &explained.findings {
+        output.note(format_args!("  {finding}"));
+    }
     if let Some(hint) = &explained.hint {
         output.note(format_args!("  → {hint}"));
     }
-    let object = ErrorObject {
-        error: &explained,
-        exit_code: explained.exit.code(),
-    };
-    // There is nobody left to tell when the error itself cannot be written.
-    let _ = output.json_object(&object);
+    say_json(&explained, output);
     explained.exit
 }
 
 /// What clap has to say: help and version are no failure, and `sandbox exec` has a code of its own for misuse.
 pub(crate) fn wrong_usage(error: &clap::Error) -> Exit {
     let _ = error.print();
-    let words: Vec<String> = std::env::args()
-        .skip(1)
+    if error.exit_code() == 0 {
+        return Exit::Done;
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<_> = arguments
+        .iter()
         .filter(|word| !word.starts_with('-'))
         .collect();
-    match error.exit_code() {
-        0 => Exit::Done,
-        _ if words.starts_with(&["sandbox".into(), "exec".into()]) => EXEC_OURS,
-        _ => Exit::Usage,
+    let is_exec = words.first().is_some_and(|word| *word == "sandbox");
+    let mut explained = Explained::new(if is_exec { EXEC_OURS } else { Exit::Usage }, "usage");
+    explained.message = error.kind().to_string();
+    if arguments
+        .iter()
+        .take_while(|word| *word != "--")
+        .any(|word| word == "--json")
+    {
+        say_json(&explained, Output::new(Format::Json));
     }
+    explained.exit
+}
+
+/// There is nobody left to tell when the error itself cannot be written.
+fn say_json(explained: &Explained, output: Output) {
+    let object = ErrorObject {
+        error: explained,
+        exit_code: explained.exit.code(),
+    };
+    let _ = output.json_object(&object);
 }
 
 fn explain(error: &anyhow::Error) -> Explained {
-    let (exit, kind, hint) = classify(error);
-    Explained {
-        exit,
-        kind,
-        message: format!("{error:#}"),
+    let mut explained = error
+        .chain()
+        .find_map(classify)
+        .unwrap_or_else(|| Explained::new(Exit::Failed, "failed"));
+    explained.message = format!("{error:#}");
+    explained
+}
+
+/// What kind of failure this cause makes it, if it is one that says so.
+fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Explained> {
+    if let Some(misuse) = cause.downcast_ref::<Misuse>() {
+        return Some(of_misuse(misuse));
+    }
+    if let Some(problem) = cause.downcast_ref::<Problem>() {
+        return Some(of_problem(problem));
+    }
+    let (exit, kind, hint) = match cause.downcast_ref::<CreateError>() {
+        Some(CreateError::Plan(_)) => (Exit::Usage, "usage", None),
+        _ if is_refusal(cause) => (Exit::Refused, "refused", Some(DOCTOR.to_owned())),
+        _ => return None,
+    };
+    Some(Explained {
         hint,
+        ..Explained::new(exit, kind)
+    })
+}
+
+const DOCTOR: &str = "bulkhead doctor shows each boundary with what was tried";
+
+fn of_misuse(misuse: &Misuse) -> Explained {
+    let (kind, hint) = match misuse {
+        Misuse::Usage { hint, .. } => ("usage", hint.clone()),
+        Misuse::NotYet { hint, .. } => ("not-in-this-version", Some(hint.clone())),
+    };
+    Explained {
+        hint,
+        ..Explained::new(Exit::Usage, kind)
     }
 }
 
-/// The first cause in the chain that says what kind of failure this is.
-fn classify(error: &anyhow::Error) -> (Exit, &'static str, Option<String>) {
-    for cause in error.chain() {
-        if let Some(problem) = cause.downcast_ref::<Problem>() {
-            return of_problem(problem);
-        }
-        if is_refusal(cause) {
-            let hint = "bulkhead doctor shows each boundary with what was tried".to_owned();
-            return (Exit::Refused, "refused", Some(hint));
-        }
-        if let Some(CreateError::Plan(_)) = cause.downcast_ref() {
-            return (Exit::Usage, "usage", None);
-        }
-    }
-    (Exit::Failed, "failed", None)
-}
-
-fn of_problem(problem: &Problem) -> (Exit, &'static str, Option<String>) {
-    match problem {
-        Problem::Usage { hint, .. } => (Exit::Usage, "usage", hint.clone()),
-        Problem::NotYet { hint, .. } => (Exit::Usage, "not-in-this-version", Some(hint.clone())),
+fn of_problem(problem: &Problem) -> Explained {
+    let (exit, kind) = match problem.code() {
+        Code::InvalidInput => (Exit::Usage, "usage"),
+        Code::InvalidWorkflow => (Exit::Usage, "invalid-workflow"),
+        Code::NotFound => (Exit::Usage, "not-found"),
+        Code::TooLarge => (Exit::Usage, "too-large"),
+        Code::Unauthenticated => (Exit::Usage, "unauthenticated"),
+        Code::Forbidden => (Exit::Usage, "forbidden"),
+        Code::Refused => (Exit::Refused, "refused"),
+        Code::Conflict => (Exit::Failed, "conflict"),
+        Code::DecisionVoid => (Exit::Failed, "decision-void"),
+        Code::CannotLand => (Exit::Failed, "cannot-land"),
+        Code::TimedOut => (Exit::Failed, "timed-out"),
+        Code::Upstream => (Exit::Failed, "upstream"),
+        Code::StorageFull => (Exit::Failed, "storage-full"),
+        Code::ShuttingDown => (Exit::Failed, "shutting-down"),
+        Code::Internal => (Exit::Failed, "failed"),
+    };
+    let body = problem.body();
+    Explained {
+        hint: body.remedy.clone(),
+        findings: body.findings.clone(),
+        ..Explained::new(exit, kind)
     }
 }
 
@@ -197,8 +263,9 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 mod tests {
     use anyhow::{Context as _, anyhow};
     use bulkhead_sandbox::{CreateError, Refusal, SpawnError};
+    use bulkhead_server::{Code, Problem};
 
-    use super::{EXEC_NOT_FOUND, EXEC_OURS, Exit, Problem, exec_exit, explain};
+    use super::{EXEC_NOT_FOUND, EXEC_OURS, Exit, Misuse, exec_exit, explain};
 
     fn refusal() -> Refusal {
         Refusal {
@@ -212,7 +279,7 @@ mod tests {
     fn each_kind_of_error_has_its_code_also_deep_in_a_chain() {
         let cases = [
             (anyhow!("the phase failed"), Exit::Failed),
-            (Problem::usage("no such file").into(), Exit::Usage),
+            (Misuse::usage("no such file").into(), Exit::Usage),
             (refusal().into(), Exit::Refused),
             (CreateError::Refused(refusal()).into(), Exit::Refused),
             (CreateError::Plan("pids: 0".into()).into(), Exit::Usage),
@@ -240,6 +307,6 @@ mod tests {
             EXEC_NOT_FOUND
         );
         assert_eq!(exec_exit(&refusal().into()), EXEC_OURS);
-        assert_eq!(exec_exit(&Problem::usage("x").into()), EXEC_OURS);
+        assert_eq!(exec_exit(&Misuse::usage("x").into()), EXEC_OURS);
     }
 }

@@ -3,10 +3,16 @@
 
 mod cli;
 mod commands;
+mod config;
+mod control;
+mod embedded;
 mod environment;
 mod failure;
 mod interrupt;
 mod output;
+mod plain;
+mod watch;
+mod words;
 
 use std::process::ExitCode;
 

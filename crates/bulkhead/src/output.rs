@@ -51,6 +51,28 @@ impl Output {
         }
     }
 
+    /// Rows under headings for people; nothing where programs read.
+    pub(crate) fn table<const N: usize>(
+        self,
+        headings: [&str; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) -> io::Result<()> {
+        let mut table = comfy_table::Table::new();
+        table
+            .load_style(comfy_table::presets::NOTHING)
+            .set_header(headings);
+        for row in rows {
+            table.add_row(row);
+        }
+        self.words(
+            table
+                .lines()
+                .map(|line| line.trim_end().to_owned())
+                .collect::<Vec<_>>()
+                .join("\n"),
+        )
+    }
+
     /// Progress and trouble. Whether anybody reads it does not matter to the work.
     pub(crate) fn note(self, words: impl fmt::Display) {
         let _ = writeln!(io::stderr().lock(), "{words}");

@@ -12,9 +12,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::{
-    admin::{Admin, Secrets},
+    admin::{Admin, AdminCommand, Secrets, SecretsCommand},
+    quantity::Millis,
     run::{Demo, Run},
-    runs::Runs,
+    runs::{Answer, Phase, Runs, RunsCommand, Which},
     sandbox::{Engine, Exec, Sandbox, SandboxCommand},
     serve::Serve,
 };

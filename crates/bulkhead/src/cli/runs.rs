@@ -43,9 +43,9 @@ pub(crate) struct Phase {
 pub(crate) struct Answer {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// What to say with it
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) comment: Option<String>,
+    /// Only if the gate is at this commit (its beginning is enough)
+    #[arg(long, value_name = "SHA")]
+    pub(crate) commit: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,11 +7,15 @@ use bulkhead_sandbox::{
 };
 use serde_json::json;
 
-use super::run_dir;
+use super::{data_dir, sandbox_dir};
 use crate::{cli::Global, failure::Exit, output::Output};
 
 pub(crate) async fn run(global: &Global, output: Output) -> Result<Exit> {
-    let checks = doctor::checks(EngineConfig::new(run_dir(global)?)).await;
+    let checks = doctor::checks(EngineConfig::new(sandbox_dir(&data_dir(global)?))).await;
+    anyhow::ensure!(
+        !checks.is_empty(),
+        "nothing was probed, so nothing is known"
+    );
     let missing = checks.iter().filter(|check| !check.ok).count();
     for check in &checks {
         output.words(line(check))?;

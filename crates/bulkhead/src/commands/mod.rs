@@ -1,17 +1,25 @@
 //! One module a command. Each turns its arguments into calls of the libraries.
 
+mod admin;
+mod demo;
 mod doctor;
+mod network;
+mod run;
+mod runs;
 mod sandbox_exec;
+mod secrets;
+mod serve;
+mod session_worker;
 mod terminal;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use crate::{
-    cli::{Cli, Command, Global, SandboxCommand},
+    cli::{Agent, Cli, Command, Global, SandboxCommand},
     environment::{self, Environment},
-    failure::{Exit, Problem},
+    failure::{Exit, Misuse},
     output::Output,
 };
 
@@ -26,19 +34,28 @@ pub(crate) fn run(cli: Cli, environment: Environment, output: Output) -> Result<
     result
 }
 
-async fn perform(cli: Cli, _environment: Environment, output: Output) -> Result<Exit> {
+async fn perform(cli: Cli, environment: Environment, output: Output) -> Result<Exit> {
     let global = cli.global;
     match cli.command {
         Command::Sandbox(sandbox) => match sandbox.command {
             SandboxCommand::Exec(exec) => sandbox_exec::run(exec, &global, output).await,
         },
+        Command::Run(args) => run::run(args, &global, &environment, output).await,
+        Command::SessionWorker => session_worker::run().await,
         Command::Doctor => doctor::run(&global, output).await,
-        _ => Err(Problem::NotYet {
-            what: "this command".into(),
-            hint: "use a later version".into(),
-        }
-        .into()),
+        Command::Demo(args) => demo::run(args, &global, &environment, output).await,
+        Command::Runs(args) => runs::run(args, &global, &environment, output).await,
+        Command::Serve(args) => serve::run(args, &global, &environment, output).await,
+        Command::Agent(Agent::Scripted { file }) => scripted(&file).await,
+        Command::Secrets(args) => secrets::run(args, &global, &environment, output).await,
+        Command::Admin(args) => admin::run(args, &global, &environment, output).await,
     }
+}
+
+async fn scripted(file: &Path) -> Result<Exit> {
+    let code =
+        bulkhead_session::scripted::run(file, tokio::io::stdin(), tokio::io::stdout()).await?;
+    Ok(Exit::Command(code))
 }
 
 /// Where runs, logs and the key are kept.
@@ -48,7 +65,7 @@ fn data_dir(global: &Global) -> Result<PathBuf> {
         .clone()
         .or_else(|| Some(environment::xdg("XDG_DATA_HOME", ".local/share")?.join("bulkhead")))
         .ok_or_else(|| {
-            Problem::usage_hint(
+            Misuse::usage_hint(
                 "this account has no home directory",
                 "name a place with --data-dir",
             )
@@ -56,7 +73,8 @@ fn data_dir(global: &Global) -> Result<PathBuf> {
         })
 }
 
-/// Where what is temporary lives: beside the data, because it may be large and memory file systems are not for that.
-fn run_dir(global: &Global) -> Result<PathBuf> {
-    Ok(data_dir(global)?.join("run"))
+/// The sandbox engine's own directory: beside the data, because workspaces may be large, and memory file systems are
+/// not for that.
+pub(crate) fn sandbox_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("run/sandbox")
 }

@@ -1,6 +1,9 @@
 //! `bulkhead sandbox exec`: the sandbox alone.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result};
 use bulkhead_sandbox::{
@@ -16,34 +19,53 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    run_dir,
+    data_dir,
+    network::Network,
+    sandbox_dir,
     terminal::{self, RawMode},
 };
 use crate::{
     cli::{self, Exec, Global},
+    config::OperatorConfig,
     environment,
-    failure::{Exit, Problem},
+    failure::{Exit, Misuse},
     interrupt::Interrupt,
     output::Output,
 };
 
 pub(crate) async fn run(args: Exec, global: &Global, output: Output) -> Result<Exit> {
     refuse_what_is_not_there(&args)?;
-    let engine = Engine::probe(EngineConfig::new(run_dir(global)?)).await?;
-    let spec = spec(&args, output)?;
-    let sandbox = engine.create(plan(&args)?).await?;
+    let operator = OperatorConfig::load(global)?;
+    let network = Network::read(&args.allow, &operator)?;
+    let engine = Engine::probe(engine_config(global, &operator)?).await?;
+    let mut spec = spec(&args, output)?;
+    let mut plan = plan(&args)?;
+    if network.is_some() {
+        plan.listeners = Network::listeners();
+        spec = Network::announce(spec);
+    }
+    let sandbox = engine.create(plan).await?;
+    let door = network
+        .map(|network| network.open(&sandbox, output))
+        .transpose()?;
     let interrupt = Interrupt::listen(output)?;
     let ran = drive(&sandbox, spec, output, &interrupt.token()).await;
-    let (status, cause) = match ran {
-        Ok(Ended::ByItself(status)) => (status, Cause::Finished(status)),
-        Ok(Ended::Cancelled) => (ExitStatus::SandboxEnded, Cause::Cancelled),
-        Err(error) => {
-            sandbox.end(Cause::Cancelled).await;
-            return Err(error);
-        }
+    let (status, cause) = match &ran {
+        Ok(Ended::ByItself(status)) => (*status, Cause::Finished(*status)),
+        Ok(Ended::Cancelled) | Err(_) => (ExitStatus::SandboxEnded, Cause::Cancelled),
     };
     let outcome = sandbox.end(cause).await;
+    if let Some(door) = door {
+        door.close().await;
+    }
+    ran?;
     report(&outcome, status, output)
+}
+
+fn engine_config(global: &Global, operator: &OperatorConfig) -> Result<EngineConfig> {
+    let mut config = EngineConfig::new(sandbox_dir(&data_dir(global)?));
+    config.extra_ca_pem = operator.ca_pem()?.map(String::into_bytes);
+    Ok(config)
 }
 
 fn refuse_what_is_not_there(args: &Exec) -> Result<()> {
@@ -53,7 +75,7 @@ fn refuse_what_is_not_there(args: &Exec) -> Result<()> {
         (engine, _) => format!("the engine {engine:?}").to_lowercase(),
     };
     let hint = "leave it out: the built-in engine needs no image, daemon or runtime".to_owned();
-    Err(Problem::NotYet { what, hint }.into())
+    Err(Misuse::NotYet { what, hint }.into())
 }
 
 fn plan(args: &Exec) -> Result<Plan> {
@@ -83,9 +105,9 @@ fn plan(args: &Exec) -> Result<Plan> {
 }
 
 /// Relative paths are the caller's; what is not there is the caller's mistake, said before anything is built.
-fn absolute(path: &PathBuf) -> Result<PathBuf> {
+fn absolute(path: &Path) -> Result<PathBuf> {
     path.canonicalize()
-        .map_err(|error| Problem::usage(format!("{}: {error}", path.display())).into())
+        .map_err(|error| Misuse::usage(format!("{}: {error}", path.display())).into())
 }
 
 fn spec(args: &Exec, output: Output) -> Result<ProcessSpec> {
@@ -110,13 +132,13 @@ fn spec(args: &Exec, output: Output) -> Result<ProcessSpec> {
 fn variable_of(text: &str) -> Result<(String, OsString)> {
     match text.split_once('=') {
         Some(("", _)) => {
-            Err(Problem::usage(format!("--env {text}: a variable needs a name")).into())
+            Err(Misuse::usage(format!("--env {text}: a variable needs a name")).into())
         }
         Some((name, value)) => Ok((name.to_owned(), value.into())),
         None => match environment::variable(text) {
             Some(value) => Ok((text.to_owned(), value)),
             None => {
-                Err(Problem::usage(format!("--env {text}: there is no such variable here")).into())
+                Err(Misuse::usage(format!("--env {text}: there is no such variable here")).into())
             }
         },
     }

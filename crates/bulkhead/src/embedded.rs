@@ -1,0 +1,100 @@
+//! The control plane inside this process: the wiring that `serve`, `run` and `demo` share.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::{Context as _, Result};
+use bulkhead_runner::{BuiltinConfig, BuiltinExecutor};
+use bulkhead_server::{Config, ControlPlane, Recovered};
+use bulkhead_session::wire::Machine;
+
+use crate::{
+    commands::sandbox_dir,
+    config::OperatorConfig,
+    environment::{self, Environment},
+    output::Output,
+};
+
+/// Whether the control plane is to move runs, or only to tell of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    Move,
+    Look,
+}
+
+/// Opens the data directory as the one server of it, and, where asked to, begins to work.
+pub(crate) async fn open(
+    data_dir: &Path,
+    operator: &OperatorConfig,
+    environment: &Environment,
+    work: Work,
+    output: Output,
+) -> Result<ControlPlane> {
+    let executor =
+        BuiltinExecutor::new(executor(data_dir, operator)?).context("preparing the executor")?;
+    let config = config(data_dir, operator, environment)?;
+    let plane = ControlPlane::open(config, Arc::new(executor)).await?;
+    if work == Work::Move {
+        tell(&plane.start().await?, output);
+    }
+    Ok(plane)
+}
+
+fn config(data_dir: &Path, operator: &OperatorConfig, environment: &Environment) -> Result<Config> {
+    let mut config = Config::new(data_dir.to_owned(), data_dir.join("run"));
+    if let Some(author) = &operator.author {
+        config.author_name.clone_from(&author.name);
+        config.author_email.clone_from(&author.email);
+    }
+    config.models = operator.models(environment)?;
+    config.git_credentials = operator.git_credentials(environment)?;
+    config.toolchains.clone_from(&operator.toolchains);
+    config.notify = operator.notify();
+    operator.retain(&mut config.retention);
+    config.proxy = operator.proxy.as_ref().map(|proxy| proxy.0.clone());
+    config.ca_file.clone_from(&operator.ca_file);
+    Ok(config)
+}
+
+fn executor(data_dir: &Path, operator: &OperatorConfig) -> Result<BuiltinConfig> {
+    let program = environment::own_program()?;
+    let run_dir = data_dir.join("run");
+    Ok(BuiltinConfig {
+        args: vec!["session-worker".into()],
+        offered_program: Some(program.clone()),
+        program,
+        machine: Machine {
+            extra_ca_pem: operator.ca_pem()?,
+            proxy: operator.proxy_secret(),
+            allow_private: operator.allow_private.clone(),
+            ..Machine::new(sandbox_dir(data_dir))
+        },
+        places: operator.places.unwrap_or_else(default_places),
+        run_dir,
+    })
+}
+
+/// As many phases as there are CPUs: each may use two, but agents mostly wait for their model.
+fn default_places() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn tell(recovered: &Recovered, output: Output) {
+    for phase in &recovered.completed {
+        output.note(format_args!("Found pushed, so it is done: {phase}"));
+    }
+    for phase in &recovered.dispatched_again {
+        output.note(format_args!("Was in flight, begins again: {phase}"));
+    }
+    for orphan in &recovered.orphans {
+        match &orphan.left {
+            None => output.note(format_args!(
+                "Ended what an earlier life left: {} {}",
+                orphan.kind, orphan.what
+            )),
+            Some(why) => output.note(format_args!(
+                "Could not end {} {}: {why}",
+                orphan.kind, orphan.what
+            )),
+        }
+    }
+}
