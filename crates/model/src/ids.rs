@@ -140,6 +140,11 @@ name!(
     "1 to 64 of a-z, 0-9, `-` and `_`, beginning with a letter or digit", is_kebab
 );
 name!(
+    /// A capability that runners announce and phases need.
+    Label, "label", 64,
+    "1 to 64 of a-z, 0-9, `-` and `_`, beginning with a letter or digit", is_kebab
+);
+name!(
     /// The name of a secret, which is also the environment variable that carries it.
     SecretName, "secret name", 64,
     "1 to 64 of A-Z, 0-9 and `_`, beginning with a letter or `_`", is_variable

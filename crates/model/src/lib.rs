@@ -14,10 +14,13 @@ pub mod network;
 pub mod order;
 pub mod outcome;
 pub mod run;
+pub mod workflow;
 
 pub use digest::Digest;
 pub use event::{AgentEvent, PhaseEvent, Stage, Stream, Usage};
-pub use ids::{ArtifactName, CommitId, Fence, GateId, PhaseName, RunId, SandboxId, SecretName};
+pub use ids::{
+    ArtifactName, CommitId, Fence, GateId, Label, PhaseName, RunId, SandboxId, SecretName,
+};
 pub use limits::Limits;
 pub use network::{AllowEntry, EgressRule, HostName, NetworkPolicy};
 pub use order::{AgentSpec, GitExtras, GitOrder, ModelGateway, PhaseOrder, Protocol, Work};

@@ -7,3 +7,6 @@ mod run_random;
 mod run_rules;
 mod run_support;
 mod run_walk;
+mod workflow_errors;
+mod workflow_support;
+mod workflow_values;
