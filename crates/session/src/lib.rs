@@ -8,10 +8,27 @@
 //!
 //! Nothing secret is ever in the process's arguments or environment; everything arrives over the socket.
 
+mod agent;
+pub mod agents;
+mod outbox;
+mod phase;
+mod plugs;
 pub mod protocol;
 pub mod scripted;
 pub mod wire;
-
+mod words;
 mod worker;
 
 pub use worker::{SessionError, run_worker};
+
+/// The search path inside: the operator's toolchains first, so that theirs win over the system's.
+fn inside_path(toolchains: &[String]) -> String {
+    let mut dirs = vec![];
+    for toolchain in toolchains {
+        for below in ["/bin", "/node_modules/.bin", ""] {
+            dirs.push(format!("{toolchain}{below}"));
+        }
+    }
+    dirs.push(bulkhead_sandbox::DEFAULT_PATH.to_owned());
+    dirs.join(":")
+}

@@ -2,17 +2,32 @@
 
 use std::os::fd::OwnedFd;
 
-use tokio::net::UnixStream;
-
-use crate::wire::{
-    Delivery, Failure, FailureKind, FromSession, Incoming, Outgoing, Report, ToSession, WireError,
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::UnixStream,
+    sync::mpsc,
 };
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    agent::{Reason, Stops},
+    outbox::Outbox,
+    phase::perform,
+    plugs::Ctx,
+    wire::{ArtifactChunk, Delivery, FromSession, Incoming, Outgoing, ToSession, WireError},
+};
+
+/// Artifact chunks that wait to be written into the sandbox.
+const ARTIFACT_QUEUE: usize = 4;
 
 /// The session could not even speak with its executor.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     #[error("taking over the socket to the executor")]
     Socket(#[source] std::io::Error),
+    #[error("making the session's memory unreadable for other processes")]
+    Dumpable(#[source] std::io::Error),
     #[error("speaking with the executor")]
     Wire(#[from] WireError),
     #[error("the executor closed the socket before it sent an order")]
@@ -25,19 +40,40 @@ pub enum SessionError {
 /// executor passes as the process's standard input), and returns when the report is sent and nothing of the
 /// sandbox is left. An error of the phase is in the report; an error here means that nobody could be told.
 pub async fn run_worker(socket: OwnedFd) -> Result<(), SessionError> {
+    // Before the first secret arrives (D7).
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|error| SessionError::Dumpable(error.into()))?;
     let socket = std::os::unix::net::UnixStream::from(socket);
     socket.set_nonblocking(true).map_err(SessionError::Socket)?;
     let socket = UnixStream::from_std(socket).map_err(SessionError::Socket)?;
     let (reader, writer) = socket.into_split();
-    let mut incoming = Incoming::<_, ToSession>::new(reader);
-    let mut outgoing = Outgoing::<_, FromSession>::new(writer);
-    let delivery = read_order(&mut incoming).await?;
-    let report = perform(&delivery);
-    outgoing.send(FromSession::Report(Box::new(report))).await?;
-    Ok(())
+    converse(reader, writer).await
 }
 
-async fn read_order<R: tokio::io::AsyncRead + Unpin>(
+/// The session's side of the conversation, over any pair of streams.
+async fn converse<R, W>(reader: R, writer: W) -> Result<(), SessionError>
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let mut incoming = Incoming::<_, ToSession>::new(reader);
+    let delivery = read_order(&mut incoming).await?;
+    let (stops, tasks) = (Stops::default(), TaskTracker::new());
+    let (out, queue) = Outbox::new(delivery.order.limits.log_bytes);
+    let (artifacts_sender, artifacts) = mpsc::channel(ARTIFACT_QUEUE);
+    let listening = tasks.spawn(listen(incoming, artifacts_sender, stops.clone()));
+    let speaking = speak(Outgoing::new(writer), queue, stops.clone());
+    let working = async {
+        let report = perform(Ctx::new(delivery, out.clone(), artifacts), &stops).await;
+        out.report(report).await;
+        drop(out);
+    };
+    let ((), spoken) = tokio::join!(working, speaking);
+    listening.abort();
+    spoken
+}
+
+async fn read_order<R: AsyncRead + Unpin>(
     incoming: &mut Incoming<R, ToSession>,
 ) -> Result<Box<Delivery>, SessionError> {
     match incoming.next().await? {
@@ -47,20 +83,38 @@ async fn read_order<R: tokio::io::AsyncRead + Unpin>(
     }
 }
 
-fn perform(delivery: &Delivery) -> Report {
-    Report {
-        outcome: None,
-        failure: Some(Failure {
-            kind: FailureKind::Refused,
-            message: format!(
-                "phase {}: no sandbox engine is part of this build",
-                delivery.order.phase
-            ),
-        }),
-        head: None,
-        usage: None,
-        result: None,
-        artifacts: vec![],
-        dropped_log_bytes: 0,
+/// Passes on what the executor says until it is gone, which ends the phase.
+async fn listen<R: AsyncRead + Unpin>(
+    mut incoming: Incoming<R, ToSession>,
+    artifacts: mpsc::Sender<ArtifactChunk>,
+    stops: Stops,
+) {
+    loop {
+        match incoming.next().await {
+            Ok(Some(ToSession::Cancel)) => stops.stop(Reason::Cancelled),
+            // Where the plug does not take artifacts any more, the phase is ending.
+            Ok(Some(ToSession::Artifact(chunk))) => drop(artifacts.send(chunk).await),
+            Ok(Some(ToSession::Order(_)) | None) | Err(_) => break,
+        }
     }
+    stops.stop(Reason::ExecutorGone);
+}
+
+/// Writes what the session says. When the executor does not take it any more, the phase ends and the rest is
+/// let go.
+async fn speak<W: AsyncWrite + Unpin>(
+    mut outgoing: Outgoing<W, FromSession>,
+    mut queue: mpsc::Receiver<FromSession>,
+    stops: Stops,
+) -> Result<(), SessionError> {
+    let mut result = Ok(());
+    while let Some(message) = queue.recv().await {
+        if result.is_ok()
+            && let Err(error) = outgoing.send(message).await
+        {
+            stops.stop(Reason::ExecutorGone);
+            result = Err(error.into());
+        }
+    }
+    result
 }

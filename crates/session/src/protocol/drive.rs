@@ -30,20 +30,22 @@ struct Drive<'a, W, S> {
     protocol: &'a mut dyn AgentProtocol,
     stdin: Option<W>,
     sink: &'a mut S,
-    driven: Driven,
+    driven: &'a mut Driven,
 }
 
 /// Holds the conversation until the agent has finished by its own word or its output has ended. `cancel`
 /// makes it ask the agent to stop, and then goes on reading.
 ///
-/// Standard input is closed when this returns; the agent may still be running.
+/// What it comes to is noted in `driven` as it happens. Standard input is closed when this returns; the agent may
+/// still be running.
 pub async fn drive<R, W, S>(
     protocol: &mut dyn AgentProtocol,
     stdin: W,
     lines: &mut Lines<R>,
     sink: &mut S,
     cancel: &CancellationToken,
-) -> Result<Driven, ProtocolError>
+    driven: &mut Driven,
+) -> Result<(), ProtocolError>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
@@ -54,7 +56,7 @@ where
         protocol,
         stdin,
         sink,
-        driven: Driven::default(),
+        driven,
     };
     let step = drive.protocol.start();
     drive.apply(step).await?;
@@ -75,8 +77,7 @@ where
         drive.apply(step).await?;
     }
     let rest = drive.protocol.quiet();
-    drive.apply(rest).await?;
-    Ok(drive.driven)
+    drive.apply(rest).await
 }
 
 impl<W: AsyncWrite + Unpin + Send, S: EventSink> Drive<'_, W, S> {

@@ -70,9 +70,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// The number of the line that came last, from 1.
-    pub fn number(&self) -> u64 {
-        self.line
+    /// The stream behind the lines; what was read of a line that is not whole is given up.
+    pub fn into_reader(self) -> R {
+        self.reader
     }
 
     fn take_line(&mut self) -> Result<Option<String>, LineError> {

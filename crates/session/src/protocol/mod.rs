@@ -18,6 +18,7 @@ pub use claude::Claude;
 pub use codex::Codex;
 pub use drive::{Driven, EventSink, drive};
 pub use lines::{LineError, Lines, MAX_LINE};
+pub(crate) use text::cut;
 
 /// What a line, a cancel or an end leads to.
 #[derive(Debug, Default, PartialEq)]

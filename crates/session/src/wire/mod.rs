@@ -72,3 +72,6 @@ impl<W: AsyncWrite + Unpin, M: TryInto<Frame, Error = WireError>> Outgoing<W, M>
         self.frames.send(message.try_into()?).await
     }
 }
+
+#[cfg(test)]
+pub(crate) use tests::delivery as test_delivery;

@@ -34,7 +34,7 @@ fn order() -> PhaseOrder {
     }
 }
 
-fn delivery() -> Delivery {
+pub(crate) fn delivery() -> Delivery {
     Delivery {
         order: order(),
         secrets: [(

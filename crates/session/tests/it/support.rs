@@ -38,15 +38,18 @@ pub(crate) async fn read(
     let mut events = Events::default();
     let cancel = CancellationToken::new();
     let mut lines = Lines::new(transcript);
-    let driven = drive(
+    let mut driven = Driven::default();
+    let nobody = tokio::io::sink();
+    let driving = drive(
         protocol,
-        tokio::io::sink(),
+        nobody,
         &mut lines,
         &mut events,
         &cancel,
-    )
-    .await;
-    (driven, events)
+        &mut driven,
+    );
+    let result = driving.await;
+    (result.map(|()| driven), events)
 }
 
 /// A whole session between the scripted agent and the client, in memory.
@@ -68,8 +71,17 @@ pub(crate) async fn play(
         let mut acp = Acp::new(cwd.to_str().unwrap(), prompt);
         let mut events = Events::default();
         let mut lines = Lines::new(client_in);
-        let driven = drive(&mut acp, client_out, &mut lines, &mut events, cancel).await;
-        (driven, events)
+        let mut driven = Driven::default();
+        let drive = drive(
+            &mut acp,
+            client_out,
+            &mut lines,
+            &mut events,
+            cancel,
+            &mut driven,
+        );
+        let result = drive.await;
+        (result.map(|()| driven), events)
     };
     let ((driven, events), code) = tokio::join!(client, scripted::run(&file, agent_in, agent_out));
     (driven, events, code)

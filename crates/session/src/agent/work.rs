@@ -1,0 +1,287 @@
+//! One run of an agent or a command.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bulkhead_host::{
+    Command, ExitStatus, Host, HostError, Process, ProcessControl, Signal, Stdio, Target, Writer,
+};
+use bulkhead_model::{PhaseOrder, Protocol, Stage, Stream, Work};
+use bulkhead_sandbox::WORKSPACE_DIR;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    time::timeout,
+};
+
+use super::{
+    sink::{Caps, Sink},
+    stop::{Reason, Stops},
+    streams::{Activity, Watched, pump},
+};
+use crate::{
+    outbox::Outbox,
+    protocol::{Driven, Lines, ProtocolError, conversation, drive},
+};
+
+/// How long an agent may stay after its result. One that was given its end of file on top is only waited
+/// for briefly: some never leave (case 23).
+const LEAVE_AFTER_RESULT: Duration = Duration::from_secs(10);
+const LEAVE_AFTER_EOF: Duration = Duration::from_secs(1);
+/// How long an agent that was asked to stop may take before it is killed.
+const LEAVE_AFTER_STOP: Duration = Duration::from_secs(2);
+/// Between a polite signal and a kill, for an agent that overstayed.
+const LEAVE_AFTER_TERM: Duration = Duration::from_millis(500);
+/// How long output is read after the exit. The host itself ends the output of a process whose descendants hold
+/// it open (case 20), so this only bounds how long a slow executor may take for the rest.
+const LINGER: Duration = Duration::from_secs(10);
+/// The most bytes of a prompt that fit into one argument; the kernel takes 128 KiB.
+const MAX_ARGUMENT: usize = 120 << 10;
+
+/// What a run came to.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) status: ExitStatus,
+    pub(crate) driven: Driven,
+    /// The protocol's own trouble; the agent was ended for it.
+    pub(crate) broken: Option<ProtocolError>,
+    /// The agent said that it was done and then had to be killed: its exit status is ours, not its.
+    pub(crate) overstayed: bool,
+}
+
+/// What to start, and how to speak with it.
+struct Start {
+    command: Command,
+    protocol: Protocol,
+    /// Goes to standard input, which is then closed.
+    input: Option<String>,
+    prompt: String,
+}
+
+/// Runs the order's work on `host` until it ends or is stopped.
+pub(crate) async fn work(
+    order: &PhaseOrder,
+    env: &BTreeMap<String, String>,
+    host: &dyn Host,
+    out: &Outbox,
+    stops: &Stops,
+) -> Result<Run, HostError> {
+    let start = start(order, env, host)?;
+    let process = host.spawn(start.command.clone()).await?;
+    out.stage(Stage::AgentStarted).await;
+    let sink = Sink {
+        out: out.clone(),
+        caps: Caps::of(order),
+        stops: stops.clone(),
+    };
+    let idle = Duration::from_millis(order.limits.idle_ms);
+    let run = accompany(process, start, sink, idle, stops).await;
+    out.stage(Stage::AgentEnded).await;
+    Ok(run)
+}
+
+fn start(
+    order: &PhaseOrder,
+    env: &BTreeMap<String, String>,
+    host: &dyn Host,
+) -> Result<Start, HostError> {
+    let (argv, protocol, prompt) = match &order.work {
+        Work::Command { run } => {
+            let argv = vec!["/bin/sh".to_owned(), "-c".to_owned(), run.clone()];
+            (argv, Protocol::Plain, None)
+        }
+        Work::Agent { agent, prompt } => (agent.argv.clone(), agent.protocol, Some(prompt)),
+    };
+    let in_argv = argv.iter().any(|arg| arg.contains("{prompt}")) && prompt.is_some();
+    let text = prompt.cloned().unwrap_or_default();
+    if in_argv && text.len() > MAX_ARGUMENT {
+        return Err(HostError::Spawn {
+            host: host.describe(),
+            program: argv.first().cloned().unwrap_or_default(),
+            source: std::sync::Arc::new(std::io::Error::other(format!(
+                "the prompt has {} bytes, and an argument holds at most {MAX_ARGUMENT}: leave `{{prompt}}` \
+                 out of the command line, and the prompt comes on standard input",
+                text.len()
+            ))),
+        });
+    }
+    let argv = match in_argv {
+        true => argv
+            .iter()
+            .map(|arg| arg.replace("{prompt}", &text))
+            .collect(),
+        false => argv,
+    };
+    let by_input = prompt.is_some() && !in_argv && protocol != Protocol::Acp;
+    let reads = by_input || protocol == Protocol::Acp;
+    let stdio = if reads { Stdio::PIPES } else { Stdio::OUTPUT };
+    Ok(Start {
+        command: Command::new(argv)
+            .cwd(WORKSPACE_DIR)
+            .envs(env.clone())
+            .stdio(stdio),
+        protocol,
+        input: by_input.then(|| text.clone()),
+        prompt: text,
+    })
+}
+
+/// What the conversation left behind; filled as it goes, so that an end in the middle loses nothing.
+#[derive(Default)]
+struct Talk {
+    driven: Driven,
+    broken: Option<ProtocolError>,
+    overstayed: bool,
+}
+
+async fn accompany(
+    mut process: Process,
+    start: Start,
+    sink: Sink,
+    idle: Duration,
+    stops: &Stops,
+) -> Run {
+    let activity = Activity::new();
+    let watched = |reader| Watched {
+        reader,
+        activity: activity.clone(),
+    };
+    let (stdin, stdout) = (process.stdin.take(), process.stdout.take().map(watched));
+    let stderr = process.stderr.take().map(watched);
+    let control = &*process.control;
+    let (out, polite) = (sink.out.clone(), start.protocol == Protocol::Acp);
+    let mut talk = Talk::default();
+    let status = {
+        let conversation = converse(stdin, stdout, start, sink, control, &mut talk);
+        let reading = async { tokio::join!(conversation, log(stderr, &out)) };
+        let silence = async {
+            activity.silent_for(idle).await;
+            stops.stop(Reason::Idle);
+            std::future::pending::<()>().await;
+        };
+        let stopping = stop_when_asked(control, stops, polite);
+        tokio::pin!(reading, silence, stopping);
+        let status = tokio::select! {
+            status = control.wait() => status,
+            () = &mut stopping => ExitStatus::HostEnded,
+            () = &mut silence => ExitStatus::HostEnded,
+            _ = &mut reading => tokio::select! {
+                status = control.wait() => status,
+                () = &mut stopping => ExitStatus::HostEnded,
+                () = &mut silence => ExitStatus::HostEnded,
+            },
+        };
+        // What the process wrote before its end may still be on its way.
+        let _ = timeout(LINGER, reading).await;
+        status
+    };
+    Run {
+        status,
+        driven: talk.driven,
+        broken: talk.broken,
+        overstayed: talk.overstayed,
+    }
+}
+
+async fn log(stderr: Option<Watched>, out: &Outbox) {
+    if let Some(stderr) = stderr {
+        pump(stderr, Stream::Stderr, out).await;
+    }
+}
+
+/// Speaks with the agent until it is done, and sees to it that it leaves.
+async fn converse(
+    stdin: Option<Writer>,
+    stdout: Option<Watched>,
+    start: Start,
+    mut sink: Sink,
+    control: &dyn ProcessControl,
+    talk: &mut Talk,
+) {
+    let Some(stdout) = stdout else { return };
+    let Some(mut protocol) = conversation(start.protocol, WORKSPACE_DIR, &start.prompt) else {
+        let out = sink.out.clone();
+        tokio::join!(feed(stdin, start.input), pump(stdout, Stream::Stdout, &out));
+        return;
+    };
+    let mut lines = Lines::new(stdout);
+    let stops = sink.stops.clone();
+    let driven = match stdin {
+        Some(stdin) if protocol.reads_stdin() => {
+            let (driven, cancel) = (&mut talk.driven, stops.token());
+            drive(&mut *protocol, stdin, &mut lines, &mut sink, cancel, driven).await
+        }
+        stdin => {
+            let (driven, cancel) = (&mut talk.driven, stops.token());
+            let nobody = tokio::io::sink();
+            let drive = drive(
+                &mut *protocol,
+                nobody,
+                &mut lines,
+                &mut sink,
+                cancel,
+                driven,
+            );
+            tokio::join!(feed(stdin, start.input), drive).1
+        }
+    };
+    talk.broken = driven.err();
+    let leave = match (&talk.broken, &talk.driven.finished) {
+        (Some(_), _) => Some(Duration::ZERO),
+        (None, Some(_)) if protocol.reads_stdin() => Some(LEAVE_AFTER_EOF),
+        (None, Some(_)) => Some(LEAVE_AFTER_RESULT),
+        // It closed its output without a result: its exit will tell, or its silence.
+        (None, None) => None,
+    };
+    let leaving = async {
+        let Some(leave) = leave else { return };
+        if timeout(leave, control.wait()).await.is_err() {
+            talk.overstayed = talk.broken.is_none();
+            end(control).await;
+        }
+    };
+    tokio::join!(leaving, discard(lines.into_reader()));
+}
+
+/// Writes the prompt and closes the input, so that no agent waits for more (case 22).
+async fn feed(stdin: Option<Writer>, input: Option<String>) {
+    if let (Some(mut stdin), Some(input)) = (stdin, input) {
+        // An agent that does not read its input says so by its exit.
+        drop(stdin.write_all(input.as_bytes()).await);
+        drop(stdin.shutdown().await);
+    }
+}
+
+/// Reads what nobody needs any more, so that the process is not held up by it.
+async fn discard(mut reader: Watched) {
+    let mut piece = vec![0; 64 << 10];
+    while let Ok(1..) = reader.read(&mut piece).await {}
+}
+
+/// Waits to be asked to stop, then sees the process off. Returns when not even a kill ended it.
+async fn stop_when_asked(control: &dyn ProcessControl, stops: &Stops, polite: bool) {
+    stops.stopped().await;
+    match stops.reason() {
+        Some(Reason::ExecutorGone) => {}
+        // The protocol asks; the process gets its signal only after the grace time.
+        _ if polite => tokio::time::sleep(LEAVE_AFTER_STOP).await,
+        _ => {
+            signal(control, Signal::Terminate).await;
+            tokio::time::sleep(LEAVE_AFTER_STOP).await;
+        }
+    }
+    signal(control, Signal::Kill).await;
+    tokio::time::sleep(LEAVE_AFTER_STOP).await;
+}
+
+async fn end(control: &dyn ProcessControl) {
+    signal(control, Signal::Terminate).await;
+    if timeout(LEAVE_AFTER_TERM, control.wait()).await.is_err() {
+        signal(control, Signal::Kill).await;
+    }
+}
+
+/// A process that cannot be signalled is gone, or goes down with its host.
+async fn signal(control: &dyn ProcessControl, signal: Signal) {
+    if let Err(error) = control.signal(signal, Target::Group).await {
+        tracing::debug!(?signal, %error, "signalling the agent");
+    }
+}

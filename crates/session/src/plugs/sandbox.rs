@@ -1,0 +1,106 @@
+//! The plug that makes the sandbox the host of everything after it (R4).
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bulkhead_host::{ExitStatus, SandboxHost};
+use bulkhead_model::{SandboxId, Stage};
+use bulkhead_sandbox::{
+    Bind, BoundSocket, Cause, EngineConfig, ExitStatus as SandboxStatus, Listener, Plan, Workspace,
+};
+use tokio::sync::oneshot;
+
+use super::{Ctx, Ended, Plug, PlugError};
+use crate::{agents::BULKHEAD_INSIDE, wire::Delivery};
+
+/// The ports that the sandbox's network door listens on, in the order of the plan's listeners.
+pub(super) const PROXY: u16 = 3128;
+pub(super) const DNS: u16 = 53;
+pub(super) const GATEWAY: u16 = 7080;
+
+pub(super) struct SandboxPlug {
+    host: Arc<SandboxHost>,
+}
+
+impl SandboxPlug {
+    /// Describes the phase's sandbox; the receiver gets its sockets when it stands.
+    pub(super) fn new(delivery: &Delivery) -> (Self, oneshot::Receiver<Vec<BoundSocket>>) {
+        let (sender, receiver) = oneshot::channel();
+        let hand_over = Box::new(move |sockets| {
+            // Where the door is gone already, so is the phase.
+            drop(sender.send(sockets));
+        });
+        let host = SandboxHost::new(engine(delivery), plan(delivery), hand_over);
+        let host = Arc::new(host);
+        (Self { host }, receiver)
+    }
+}
+
+#[async_trait]
+impl Plug for SandboxPlug {
+    fn name(&self) -> &'static str {
+        "sandbox"
+    }
+
+    async fn on_session(&mut self, ctx: &mut Ctx) -> Result<(), PlugError> {
+        self.host.connect().await?;
+        ctx.out.stage(Stage::SandboxReady).await;
+        ctx.host = Some(self.host.clone());
+        Ok(())
+    }
+
+    /// Everything inside is killed, and the outcome is read, whatever state the sandbox is in.
+    async fn teardown(&mut self, ctx: &mut Ctx, ended: Ended) -> Result<(), PlugError> {
+        ctx.host = None;
+        let cause = match ended {
+            Ended::Finished(ExitStatus::Code(code)) => Cause::Finished(SandboxStatus::Code(code)),
+            Ended::Finished(ExitStatus::Signal(signal)) => {
+                Cause::Finished(SandboxStatus::Signal(signal))
+            }
+            Ended::Finished(ExitStatus::HostEnded) => Cause::Finished(SandboxStatus::SandboxEnded),
+            Ended::Idle => Cause::Idle,
+            Ended::Cancelled => Cause::Cancelled,
+        };
+        ctx.outcome = self.host.end(cause).await;
+        if ctx.outcome.is_some() {
+            ctx.out.stage(Stage::SandboxGone).await;
+        }
+        Ok(())
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
+
+fn engine(delivery: &Delivery) -> EngineConfig {
+    let machine = &delivery.machine;
+    let mut config = EngineConfig::new(&machine.sandbox_dir);
+    config.extra_ca_pem = machine.extra_ca_pem.clone().map(String::into_bytes);
+    config
+}
+
+fn plan(delivery: &Delivery) -> Plan {
+    let order = &delivery.order;
+    let id = SandboxId::from_uuid(uuid::Uuid::now_v7());
+    let mut plan = Plan::new(id, order.limits, Workspace::Image);
+    let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    plan.listeners = vec![
+        Listener::tcp(at(PROXY)),
+        Listener::udp(at(DNS)),
+        Listener::tcp(at(DNS)),
+        Listener::tcp(at(GATEWAY)),
+    ];
+    plan.binds = order.toolchains.iter().map(Bind::same_path).collect();
+    if let Some(program) = &delivery.program {
+        plan.binds.push(Bind {
+            source: program.clone(),
+            target: BULKHEAD_INSIDE.into(),
+        });
+    }
+    plan
+}
