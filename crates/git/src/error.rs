@@ -53,8 +53,13 @@ pub enum Refusal {
     )]
     LfsRemote { path: String },
     #[error(
-        "{path} is a symbolic link in the start commit, and Bulkhead or an agent would write through it: \
-         make it a plain file or directory"
+        "{path} in the submodule from {url} is kept in LFS, which is served for the run's own repository only: \
+         keep the file in git there, or remove the submodule"
+    )]
+    LfsInSubmodule { path: String, url: String },
+    #[error(
+        "{path} is a symbolic link that leads out of the repository, and agents or Bulkhead read settings through it: \
+         make it a plain file or directory, or a link within the repository"
     )]
     SymlinkedSettings { path: String },
     #[error("{path} has uncommitted changes in {paths:?}: commit or stash them, then land again")]
@@ -97,6 +102,7 @@ impl Refusal {
             Self::SubmodulesTooMany { .. } => "git_submodules_too_many",
             Self::LfsObjectMissing { .. } => "git_lfs_object_missing",
             Self::LfsRemote { .. } => "git_lfs_remote",
+            Self::LfsInSubmodule { .. } => "git_lfs_in_submodule",
             Self::SymlinkedSettings { .. } => "git_symlinked_settings",
             Self::DirtyCheckout { .. } => "git_dirty_checkout",
             Self::CheckoutNeedsMore { .. } => "git_checkout_needs_more",

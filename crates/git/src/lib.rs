@@ -6,14 +6,20 @@
 //! owner's rights; everything else (reading files, diffs, merges, checking a push) happens in private directories
 //! that only borrow its objects.
 
+mod checkout;
 mod command;
+mod diff;
 mod error;
 pub mod gateway;
 pub mod inside;
+mod land;
+mod later;
 mod ledger;
+mod lfs;
 mod names;
 mod objects;
 mod pktline;
+mod preflight;
 mod repository;
 mod serve;
 mod submodules;
@@ -21,15 +27,19 @@ mod trusted;
 mod upstream;
 
 pub use command::GitProgram;
+pub use diff::{ChangeKind, Complete, FileChange, PhaseDiff, shown};
 pub use error::{Error, Refusal, Result};
 pub use gateway::GatewayLimits;
+pub use land::{LandRequest, LandStyle, Landed};
+pub use later::{LaterKind, RunsLater, documented_patterns};
 pub use ledger::{
     Access, LedgerError, PhaseAuth, PhaseGrant, Push, PushLedger, Recorded, Recovery,
 };
 pub use names::{InvalidName, Oid, RUN_BRANCHES, RefName};
 pub use objects::{ObjectFormat, TreeEntry};
+pub use preflight::Preflight;
 pub use repository::{Repository, Source};
 pub use serve::Served;
-pub use submodules::ServedSubmodule;
+pub use submodules::{ListedSubmodule, Lookup, ServedSubmodule};
 pub use trusted::TrustedRepo;
 pub use upstream::{Upstream, UpstreamCredential};

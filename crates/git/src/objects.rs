@@ -169,19 +169,6 @@ impl Objects {
         }
     }
 
-    pub(crate) async fn merge_base(&self, one: &Oid, other: &Oid) -> Result<Option<Oid>> {
-        let ended = self
-            .git()
-            .args(["merge-base", one.as_str(), other.as_str()])
-            .run()
-            .await?;
-        match ended.code() {
-            Some(0) => Ok(Some(Oid::from_bytes(ended.success()?.trim_ascii())?)),
-            Some(1) => Ok(None),
-            _ => Err(ended.failure()),
-        }
-    }
-
     /// The pack that was indexed into this directory, where there is one.
     pub(crate) fn pack(&self) -> Result<Option<PathBuf>> {
         let dir = self.path().join("objects/pack");

@@ -1,6 +1,6 @@
 //! What the gateway serves to one run: its repository, and read-only the submodules that the run lists.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::collections::HashSet;
 
 use crate::{
     error::Result,
@@ -100,9 +100,4 @@ impl View {
         tips.extend(self.pinned.iter().cloned());
         Ok(tips)
     }
-}
-
-/// The directory of LFS objects of a local repository.
-pub(crate) fn lfs_store(repo: &TrustedRepo) -> PathBuf {
-    repo.git_dir().join("lfs/objects")
 }

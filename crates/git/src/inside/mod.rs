@@ -158,12 +158,14 @@ pub fn environment(
     if order.extras.lfs {
         config.extend(lfs_config(&repository_url(gateway)));
     }
-    config.extend(order.extras.config.iter().map(|(key, value)| {
-        (
-            key.replace("{gateway}", base.trim_end_matches('/')),
-            value.clone(),
-        )
-    }));
+    let here = |text: &str| text.replace("{gateway}", base.trim_end_matches('/'));
+    config.extend(
+        order
+            .extras
+            .config
+            .iter()
+            .map(|(key, value)| (here(key), here(value))),
+    );
     let mut env = vec![
         ("GIT_TERMINAL_PROMPT".to_owned(), SecretString::from("0")),
         (
