@@ -49,7 +49,11 @@ const HARMLESS: &[&str] = &[
 ];
 const HARMLESS_PREFIXES: &[&str] = &["LC_", "XDG_", "BULKHEAD_"];
 /// Ours, and no business of a process listing.
-const OUR_SECRETS: &[&str] = &["BULKHEAD_TOKEN", "BULKHEAD_MASTER_KEY"];
+const OUR_SECRETS: &[&str] = &[
+    "BULKHEAD_TOKEN",
+    "BULKHEAD_MASTER_KEY",
+    "BULKHEAD_NEW_MASTER_KEY",
+];
 
 /// What the process was given, with everything that could be a credential out of the kernel's view.
 #[derive(Debug, Default)]

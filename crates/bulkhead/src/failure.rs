@@ -15,6 +15,7 @@ use std::io::ErrorKind;
 
 use bulkhead_sandbox::{CreateError, Refusal, SpawnError};
 use bulkhead_server::{Code, Problem};
+use bulkhead_store::Error as StoreError;
 use serde::Serialize;
 
 use crate::output::{Format, Output};
@@ -187,6 +188,9 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Explained> {
     if let Some(problem) = cause.downcast_ref::<Problem>() {
         return Some(of_problem(problem));
     }
+    if let Some(error) = cause.downcast_ref::<StoreError>() {
+        return of_store(error);
+    }
     let (exit, kind, hint) = match cause.downcast_ref::<CreateError>() {
         Some(CreateError::Plan(_)) => (Exit::Usage, "usage", None),
         _ if is_refusal(cause) => (Exit::Refused, "refused", Some(DOCTOR.to_owned())),
@@ -209,6 +213,18 @@ fn of_misuse(misuse: &Misuse) -> Explained {
         hint,
         ..Explained::new(Exit::Usage, kind)
     }
+}
+
+/// What a person named wrongly; whatever else goes wrong in the store is a failure of the work.
+fn of_store(error: &StoreError) -> Option<Explained> {
+    let kind = match error {
+        StoreError::NotFound { .. } => "not-found",
+        StoreError::WeakSecret { .. } => "weak-secret",
+        StoreError::InUse { .. } => "in-use",
+        StoreError::NotPrivate { .. } => "not-private",
+        _ => return None,
+    };
+    Some(Explained::new(Exit::Usage, kind))
 }
 
 fn of_problem(problem: &Problem) -> Explained {
@@ -261,9 +277,8 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use anyhow::{Context as _, anyhow};
+    use anyhow::anyhow;
     use bulkhead_sandbox::{CreateError, Refusal, SpawnError};
-    use bulkhead_server::{Code, Problem};
 
     use super::{EXEC_NOT_FOUND, EXEC_OURS, Exit, Misuse, exec_exit, explain};
 
@@ -285,18 +300,14 @@ mod tests {
             (CreateError::Plan("pids: 0".into()).into(), Exit::Usage),
         ];
         for (error, exit) in cases {
-            let deep = anyhow::Error::from(error)
-                .context("doing something")
-                .context("for somebody");
+            let deep = error.context("doing something").context("for somebody");
             assert_eq!(explain(&deep).exit, exit, "{deep:#}");
         }
     }
 
     #[test]
     fn a_message_has_every_cause_once() {
-        let error = Err::<(), _>(anyhow!("no space left"))
-            .context("writing the log")
-            .unwrap_err();
+        let error = anyhow!("no space left").context("writing the log");
         assert_eq!(explain(&error).message, "writing the log: no space left");
     }
 

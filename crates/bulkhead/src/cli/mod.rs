@@ -1,6 +1,8 @@
 //! The command line: what can be said, in one place, with help that teaches.
 
 mod admin;
+#[cfg(test)]
+mod page;
 mod quantity;
 mod run;
 mod runs;

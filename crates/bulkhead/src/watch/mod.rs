@@ -125,7 +125,7 @@ fn reason(run: &RunView) -> String {
     }
 }
 
-fn exit_of(run: &RunView) -> Exit {
+pub(crate) fn exit_of(run: &RunView) -> Exit {
     match (run.status, &run.gate) {
         (RunStatus::Completed, _) => Exit::Done,
         (RunStatus::Waiting, Some(gate)) if gate.why == GateWhyView::Review => Exit::Gate,

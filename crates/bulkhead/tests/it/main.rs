@@ -1,0 +1,7 @@
+//! The program from outside: what it prints, what it returns, and what is left when it has ended.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod environment;
+mod program;
+mod secrets;
+mod usage;
