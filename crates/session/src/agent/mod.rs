@@ -13,6 +13,8 @@
 mod sink;
 mod stop;
 mod streams;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub(crate) use stop::{Reason, Stops};

@@ -159,18 +159,19 @@ async fn accompany(
         };
         let stopping = stop_when_asked(control, stops, polite);
         tokio::pin!(reading, silence, stopping);
-        let status = tokio::select! {
-            status = control.wait() => status,
-            () = &mut stopping => ExitStatus::HostEnded,
-            () = &mut silence => ExitStatus::HostEnded,
-            _ = &mut reading => tokio::select! {
-                status = control.wait() => status,
-                () = &mut stopping => ExitStatus::HostEnded,
-                () = &mut silence => ExitStatus::HostEnded,
-            },
+        let mut read = false;
+        let status = loop {
+            tokio::select! {
+                status = control.wait() => break status,
+                () = &mut stopping => break ExitStatus::HostEnded,
+                () = &mut silence => {}
+                _ = &mut reading, if !read => read = true,
+            }
         };
         // What the process wrote before its end may still be on its way.
-        let _ = timeout(LINGER, reading).await;
+        if !read {
+            let _ = timeout(LINGER, reading).await;
+        }
         status
     };
     Run {
