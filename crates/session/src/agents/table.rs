@@ -116,7 +116,7 @@ const GEMINI: Definition = Definition {
 "#,
     )],
     model: Some(Model {
-        upstream: "gemini",
+        upstream: "google",
         default: Some("gemini-2.5-pro"),
         url_env: "GOOGLE_GEMINI_BASE_URL",
         key_env: "GEMINI_API_KEY",

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{
     AgentProtocol, ProtocolError, Step,
-    json::{array, object, readable, string},
+    json::{array, number, object, readable, string},
 };
 
 /// Chunks of one message are joined up to this many bytes.
@@ -97,6 +97,10 @@ struct Models {
 #[serde(rename_all = "camelCase")]
 struct Prompted {
     stop_reason: String,
+    #[serde(default)]
+    usage: Value,
+    #[serde(default, rename = "_meta")]
+    meta: Value,
 }
 
 impl Acp {
@@ -164,12 +168,25 @@ impl Acp {
     fn prompted(&mut self, answer: Prompted) -> Step {
         self.waiting = Waiting::Nothing;
         self.usage.turns += 1;
+        self.count_tokens(&answer);
         let ok = answer.stop_reason == "end_turn";
         let text = (!ok).then(|| format!("the agent stopped early: {}", answer.stop_reason));
         let total = AgentEvent::Usage { total: self.usage };
         Step {
             events: vec![total, AgentEvent::Finished { ok, text }],
             write: vec![],
+        }
+    }
+
+    /// Where an agent says what its turn used: in the answer's `usage`, or in gemini's own field.
+    fn count_tokens(&mut self, answer: &Prompted) {
+        let own = answer.meta.pointer("/quota/token_count");
+        let own = own.map(|own| (number(own, "input_tokens"), number(own, "output_tokens")));
+        let usage = &answer.usage;
+        let (input, output) =
+            own.unwrap_or_else(|| (number(usage, "inputTokens"), number(usage, "outputTokens")));
+        if input + output > 0 {
+            (self.usage.input_tokens, self.usage.output_tokens) = (input, output);
         }
     }
 

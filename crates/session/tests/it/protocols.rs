@@ -78,7 +78,7 @@ const ACP: &str = r#"starting up
 {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":{"sessionUpdate":"tool_call_update","toolCallId":"c1","status":"completed","content":[{"type":"diff","path":"a","newText":"x"}]}}}
 {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":{"sessionUpdate":"usage_update","used":50,"size":1000,"cost":{"amount":0.01,"currency":"USD"}}}}
 {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":{"sessionUpdate":"of_tomorrow","x":1}}}
-{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}
+{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn","usage":{"inputTokens":70,"outputTokens":9,"totalTokens":79}}}
 "#;
 
 #[tokio::test]
