@@ -22,6 +22,8 @@ mod error;
 pub mod events;
 pub mod gates;
 pub mod leases;
+pub mod logs;
+pub mod mask;
 pub mod outbox;
 mod phase;
 pub mod pushes;
