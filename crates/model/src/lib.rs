@@ -4,6 +4,7 @@
 //! Nothing here does I/O, awaits, reads a clock or draws a random number: time and ids come in as
 //! arguments, so every rule can be tested exhaustively.
 
+pub mod compose;
 pub mod digest;
 pub mod event;
 pub mod gate;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     digest::Digest,
+    event::Usage,
     gate::Answer,
     ids::{CommitId, Fence, GateId, RunId},
     run::{event::Failure, plan::Plan},
@@ -296,6 +297,28 @@ impl PhaseState {
 }
 
 impl Spent {
+    /// From what an agent reported, which is not to be trusted: a cost that is no amount counts as none.
+    pub fn of(usage: &Usage, time_ms: u64) -> Self {
+        let micro = usage.cost_usd.unwrap_or(0.0) * 1e6;
+        let micro = if micro.is_finite() {
+            micro.max(0.0)
+        } else {
+            0.0
+        };
+        Self {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "not negative, and what is too large becomes the largest"
+            )]
+            cost_micro_usd: micro.ceil() as u64,
+            turns: u64::from(usage.turns),
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            time_ms,
+        }
+    }
+
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {

@@ -1,6 +1,7 @@
 //! The rules of the model, tested from outside.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod composing;
 mod leases;
 mod run_cases;
 mod run_random;

@@ -741,3 +741,21 @@ fn r14_the_same_event_on_the_same_run_is_the_same_transition() {
     assert_eq!(first, second);
     assert!(!first.effects.is_empty());
 }
+
+#[test]
+fn r15_what_an_agent_reports_as_cost_is_rounded_up_and_never_negative() {
+    let spent = |cost_usd| {
+        let usage = bulkhead_model::Usage {
+            cost_usd,
+            turns: 2,
+            ..bulkhead_model::Usage::default()
+        };
+        bulkhead_model::run::Spent::of(&usage, 5).cost_micro_usd
+    };
+    assert_eq!(spent(None), 0);
+    assert_eq!(spent(Some(0.123_456_1)), 123_457);
+    assert_eq!(spent(Some(-3.0)), 0);
+    assert_eq!(spent(Some(f64::NAN)), 0);
+    assert_eq!(spent(Some(f64::INFINITY)), 0);
+    assert_eq!(spent(Some(1e300)), u64::MAX);
+}
