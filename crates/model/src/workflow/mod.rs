@@ -89,6 +89,29 @@ impl Workflow {
     }
 }
 
+/// The fields of each mapping as the reader knows them, by the name of its definition in the schema
+/// (the file itself has none), for tests that compare the two.
+#[doc(hidden)]
+pub fn reader_fields() -> Vec<(&'static str, Vec<&'static str>)> {
+    vec![
+        ("", FIELDS.to_vec()),
+        ("InputField", inputs::FIELDS.to_vec()),
+        (
+            "Defaults",
+            [settings::SETTINGS, settings::DEFAULTS_ONLY].concat(),
+        ),
+        ("Phase", [settings::SETTINGS, phase::PHASE_ONLY].concat()),
+        ("AgentMapping", settings::AGENT_FIELDS.to_vec()),
+        ("Resources", settings::RESOURCE_FIELDS.to_vec()),
+        ("Network", settings::NETWORK_FIELDS.to_vec()),
+        ("GateMapping", gate::FIELDS.to_vec()),
+        ("Notify", gate::NOTIFY_FIELDS.to_vec()),
+        ("PhaseCapFields", settings::PHASE_CAP_FIELDS.to_vec()),
+        ("RunCapFields", settings::RUN_CAP_FIELDS.to_vec()),
+        ("ArtifactFields", phase::ARTIFACT_FIELDS.to_vec()),
+    ]
+}
+
 pub(crate) const FIELDS: &[&str] = &[
     "name",
     "description",

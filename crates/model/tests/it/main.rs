@@ -9,5 +9,6 @@ mod run_rules;
 mod run_support;
 mod run_walk;
 mod workflow_errors;
+mod workflow_schema;
 mod workflow_support;
 mod workflow_values;

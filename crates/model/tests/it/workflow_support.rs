@@ -28,6 +28,8 @@ pub(crate) fn examples() -> Vec<(String, String)> {
             found.push((name, std::fs::read_to_string(path).unwrap()));
         }
     }
+    let demo = root().join("examples/demo/.bulkhead/workflow.yaml");
+    found.push(("demo".to_owned(), std::fs::read_to_string(demo).unwrap()));
     found.sort();
     found
 }
