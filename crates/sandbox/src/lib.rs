@@ -20,12 +20,26 @@
 //!   signal; what only a dead launcher could have removed is found by [`Engine::reap_orphans`] at the next start.
 //! - A sandbox sees only what its [`Plan`] lists: the system directories read-only, the workspace, the listed binds.
 
+mod access;
+mod cgroup;
+mod create;
+mod driver;
 mod engine;
 mod error;
+mod image;
+mod layout;
+mod link;
+mod orphans;
 mod plan;
+mod pool;
 mod process;
+mod program;
 mod sandbox;
+mod seccomp;
 mod spec;
+mod sys;
+mod system;
+mod verdict;
 
 pub mod doctor;
 
@@ -37,7 +51,7 @@ pub use bulkhead_model::{
 pub use engine::{Engine, EngineConfig, ImagePool, Orphan};
 pub use error::{CreateError, ProcessError, Refusal, SpawnError};
 pub use plan::{Bind, BoundSocket, Listener, Plan, Transport, Workspace};
-pub use process::{ExitStatus, Input, Output, Process, Target, Terminal};
+pub use process::{ExitStatus, Input, OUTPUT_GRACE, Output, Process, Target, Terminal};
 pub use sandbox::{Cause, Sandbox};
 pub use spec::{ProcessSpec, Stdio, Stream, TerminalSize};
 

@@ -1,15 +1,26 @@
 //! One living sandbox.
 
-use bulkhead_model::{
-    ids::SandboxId,
-    outcome::{EndReason, Outcome, ResourceUse},
+use std::{
+    io,
+    os::{fd::OwnedFd, unix::ffi::OsStringExt},
+    sync::{Mutex, PoisonError},
 };
 
+use bulkhead_init::wire::IoKind;
+use bulkhead_model::{
+    ids::SandboxId,
+    outcome::{EndReason, Evidence, Outcome, ResourceUse},
+};
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::sync::{mpsc, oneshot, watch};
+
 use crate::{
+    DEFAULT_PATH,
+    driver::{Ask, Start},
     error::SpawnError,
     plan::BoundSocket,
-    process::{ExitStatus, Process},
-    spec::ProcessSpec,
+    process::{ExitStatus, OuterEnds, Process},
+    spec::{ProcessSpec, Stdio, Stream, TerminalSize},
 };
 
 /// Why the owner ends a sandbox.
@@ -29,37 +40,180 @@ pub enum Cause {
 #[derive(Debug)]
 pub struct Sandbox {
     id: SandboxId,
+    asks: mpsc::Sender<Ask>,
+    outcome: watch::Receiver<Option<Outcome>>,
+    listeners: Mutex<Vec<BoundSocket>>,
 }
 
 impl Sandbox {
+    pub(crate) const fn new(
+        id: SandboxId,
+        asks: mpsc::Sender<Ask>,
+        outcome: watch::Receiver<Option<Outcome>>,
+        listeners: Vec<BoundSocket>,
+    ) -> Self {
+        Self {
+            id,
+            asks,
+            outcome,
+            listeners: Mutex::new(listeners),
+        }
+    }
+
     pub const fn id(&self) -> SandboxId {
         self.id
     }
 
     /// The plan's listeners, in the plan's order, once; empty after that.
     pub fn take_listeners(&self) -> Vec<BoundSocket> {
-        Vec::new()
+        std::mem::take(
+            &mut *self
+                .listeners
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Starts a process. The sandbox's time limit counts from the first one.
     pub async fn spawn(&self, spec: ProcessSpec) -> Result<Process, SpawnError> {
-        drop(spec);
-        Err(SpawnError::SandboxEnded)
+        let (answer, answered) = oneshot::channel();
+        let (start, outer) = describe(spec, answer)?;
+        let asked = self.asks.send(Ask::Spawn(Box::new(start))).await;
+        asked.map_err(|_| SpawnError::SandboxEnded)?;
+        let started = answered.await.map_err(|_| SpawnError::SandboxEnded)??;
+        Process::new(started, outer, self.asks.downgrade()).map_err(SpawnError::Io)
     }
 
     /// Waits until the sandbox has ended by itself (its time limit, its launcher's death) or by [`Sandbox::end`] elsewhere.
     pub async fn ended(&self) -> Outcome {
-        self.end(Cause::Cancelled).await
+        let mut told = self.outcome.clone();
+        let outcome = told.wait_for(Option::is_some).await;
+        outcome
+            .ok()
+            .and_then(|outcome| outcome.clone())
+            .unwrap_or_else(unwatched)
     }
 
     /// Kills everything inside, waits until nothing is left of the sandbox, and says how it ended. Where it had already
     /// ended, or is ended twice, the first cause counts and every caller gets the same outcome. Legal in every state.
     pub async fn end(&self, cause: Cause) -> Outcome {
-        let _ = cause;
-        Outcome {
-            reason: EndReason::Lost,
-            evidence: Vec::new(),
-            used: ResourceUse::default(),
+        // A closed queue means that it is ending already.
+        let _ = self.asks.send(Ask::End(cause)).await;
+        self.ended().await
+    }
+}
+
+/// The runtime was shut down under the sandbox's task. The launcher has seen its link close and ends everything.
+fn unwatched() -> Outcome {
+    let seen = Evidence {
+        source: "parent".to_owned(),
+        detail: "the task that watched the sandbox was stopped; the launcher ends it".to_owned(),
+    };
+    Outcome {
+        reason: EndReason::Lost,
+        evidence: vec![seen],
+        used: ResourceUse::default(),
+    }
+}
+
+type Answer = oneshot::Sender<Result<crate::driver::Started, SpawnError>>;
+
+/// The request for PID 1, and the ends of the streams that stay outside.
+fn describe(spec: ProcessSpec, answer: Answer) -> Result<(Start, OuterEnds), SpawnError> {
+    let mut ends = Ends::default();
+    let mut size = TerminalSize::default();
+    match spec.stdio {
+        Stdio::Terminal(wanted) => {
+            size = wanted;
+            ends.io = vec![
+                IoKind::Terminal {},
+                IoKind::Terminal {},
+                IoKind::Terminal {},
+            ];
+        }
+        Stdio::Streams {
+            stdin,
+            stdout,
+            stderr,
+        } => {
+            let (inner, outer) = ends.one(stdin, Direction::Inwards)?;
+            ends.outer.stdin = outer;
+            ends.inner.extend(inner);
+            let (inner, outer) = ends.one(stdout, Direction::Outwards)?;
+            ends.outer.stdout = outer;
+            ends.inner.extend(inner);
+            let (inner, outer) = ends.one(stderr, Direction::Outwards)?;
+            ends.outer.stderr = outer;
+            ends.inner.extend(inner);
+        }
+    }
+    let path = spec
+        .env
+        .iter()
+        .rev()
+        .find(|(name, _)| name == "PATH")
+        .map(|(_, value)| value.clone());
+    let variable = |(mut name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        name.push("=");
+        name.push(value);
+        name.into_vec()
+    };
+    let start = Start {
+        argv: spec.argv.into_iter().map(OsStringExt::into_vec).collect(),
+        env: spec.env.into_iter().map(variable).collect(),
+        cwd: spec.cwd.into_os_string().into_vec(),
+        search_path: path.map_or_else(|| DEFAULT_PATH.as_bytes().to_vec(), OsStringExt::into_vec),
+        io: ends.io,
+        rows: size.rows,
+        columns: size.columns,
+        files: ends.inner,
+        answer,
+    };
+    Ok((start, ends.outer))
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Inwards,
+    Outwards,
+}
+
+#[derive(Default)]
+struct Ends {
+    io: Vec<IoKind>,
+    inner: Vec<OwnedFd>,
+    outer: OuterEnds,
+}
+
+impl Ends {
+    /// The end that goes inside and the one that stays.
+    fn one(
+        &mut self,
+        stream: Stream,
+        direction: Direction,
+    ) -> Result<(Option<OwnedFd>, Option<OwnedFd>), SpawnError> {
+        let null = matches!(stream, Stream::Null);
+        self.io.push(if null {
+            IoKind::Null {}
+        } else {
+            IoKind::Passed {}
+        });
+        match stream {
+            Stream::Null => Ok((None, None)),
+            Stream::Fd(file) => Ok((Some(file), None)),
+            Stream::Pipe => {
+                let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)
+                    .map_err(io::Error::from)
+                    .map_err(SpawnError::Io)?;
+                let (inner, outer) = match direction {
+                    Direction::Inwards => (reads, writes),
+                    Direction::Outwards => (writes, reads),
+                };
+                rustix::io::ioctl_fionbio(&outer, true)
+                    .map_err(io::Error::from)
+                    .map_err(SpawnError::Io)?;
+                Ok((Some(inner), Some(outer)))
+            }
         }
     }
 }

@@ -1,0 +1,313 @@
+//! Starting one of the agent's processes.
+
+use std::{
+    ffi::{CStr, CString},
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    ptr,
+};
+
+use bulkhead_init::wire::{Event, IoKind, Request, SpawnStage};
+
+use crate::{
+    link::Link,
+    pid1::{AGENT, Children},
+    rights, sys, terminal,
+};
+
+/// Where a start stopped, and the kernel's reason.
+struct Stopped {
+    stage: SpawnStage,
+    error: io::Error,
+}
+
+impl Stopped {
+    const fn at(stage: SpawnStage) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self { stage, error }
+    }
+}
+
+/// The child's three streams, and the terminal's outer end where there is one.
+struct Streams {
+    inner: [OwnedFd; 3],
+    outer: Option<OwnedFd>,
+}
+
+/// Everything that `execve` needs, allocated before the fork.
+struct Program {
+    candidates: Vec<CString>,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+    cwd: CString,
+}
+
+/// Performs a spawn request and answers it.
+pub(crate) fn spawn(
+    parent: &Link,
+    request: &Request,
+    files: Vec<OwnedFd>,
+    children: &mut Children,
+) {
+    let Request::Spawn { token, .. } = *request else {
+        return;
+    };
+    match start(request, files) {
+        Ok((pid, outer)) => {
+            children.insert(pid, token);
+            let beside: Vec<_> = outer.iter().map(AsFd::as_fd).collect();
+            let _ = parent.send(
+                &Event::Spawned {
+                    token,
+                    pid: pid.cast_unsigned(),
+                },
+                &beside,
+            );
+        }
+        Err(Stopped { stage, error }) => {
+            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+            let _ = parent.send(
+                &Event::SpawnFailed {
+                    token,
+                    stage,
+                    errno,
+                },
+                &[],
+            );
+        }
+    }
+}
+
+fn start(request: &Request, files: Vec<OwnedFd>) -> Result<(i32, Option<OwnedFd>), Stopped> {
+    let Request::Spawn {
+        argv,
+        env,
+        cwd,
+        search_path,
+        io,
+        rows,
+        columns,
+        ..
+    } = request
+    else {
+        return Err(Stopped {
+            stage: SpawnStage::Setup {},
+            error: io::ErrorKind::InvalidInput.into(),
+        });
+    };
+    let program =
+        Program::new(argv, env, cwd, search_path).map_err(Stopped::at(SpawnStage::Setup {}))?;
+    let streams = Streams::new(io, files, (*rows, *columns))?;
+    let (told, tells) = sys::pipe().map_err(Stopped::at(SpawnStage::Fork {}))?;
+    // SAFETY: this process has one thread, so the child, a copy, may run any code.
+    let pid = sys::check(unsafe { libc::fork() }).map_err(Stopped::at(SpawnStage::Fork {}))?;
+    if pid == 0 {
+        let stopped = become_program(&program, &streams);
+        report(&tells, &stopped);
+        sys::exit_now(127);
+    }
+    drop(tells);
+    let pid = i32::try_from(pid).unwrap_or(-1);
+    match read_report(&told) {
+        None => Ok((pid, streams.outer)),
+        Some(stopped) => {
+            // SAFETY: a null status pointer is allowed. The child is exiting.
+            unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
+            Err(stopped)
+        }
+    }
+}
+
+impl Streams {
+    fn new(kinds: &[IoKind], files: Vec<OwnedFd>, size: (u16, u16)) -> Result<Self, Stopped> {
+        let setup = || Stopped::at(SpawnStage::Setup {});
+        if kinds.contains(&IoKind::Terminal {}) {
+            let pair = terminal::open_pair(size.0, size.1)
+                .map_err(Stopped::at(SpawnStage::Terminal {}))?;
+            let (outer, inner) = pair;
+            let again = || inner.try_clone().map_err(setup());
+            return Ok(Self {
+                inner: [again()?, again()?, inner],
+                outer: Some(outer),
+            });
+        }
+        let mut files = files.into_iter();
+        let mut one = |kind: &IoKind| match kind {
+            IoKind::Passed {} => files
+                .next()
+                .ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF)),
+            IoKind::Null {} | IoKind::Terminal {} => sys::open("/dev/null", libc::O_RDWR),
+        };
+        let inner: Result<Vec<OwnedFd>, _> = kinds.iter().map(&mut one).collect();
+        let inner = inner.map_err(setup())?.try_into();
+        let inner = inner.map_err(|_| Stopped {
+            stage: SpawnStage::Setup {},
+            error: io::ErrorKind::InvalidInput.into(),
+        })?;
+        Ok(Self { inner, outer: None })
+    }
+}
+
+impl Program {
+    fn new(argv: &[Vec<u8>], env: &[Vec<u8>], cwd: &[u8], path: &[u8]) -> io::Result<Self> {
+        let strings = |list: &[Vec<u8>]| {
+            list.iter()
+                .map(|text| sys::c_string(text.as_slice()))
+                .collect::<io::Result<Vec<_>>>()
+        };
+        let name = argv.first().filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        let candidates = if name.contains(&b'/') {
+            vec![name.clone()]
+        } else {
+            below(path, name)
+        };
+        Ok(Self {
+            candidates: strings(&candidates)?,
+            argv: strings(argv)?,
+            env: strings(env)?,
+            cwd: sys::c_string(cwd)?,
+        })
+    }
+
+    /// Tries each candidate; what is there but cannot be executed counts more than what is not there.
+    fn execute(&self) -> io::Error {
+        let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
+            list.iter()
+                .map(|text| text.as_ptr())
+                .chain([ptr::null()])
+                .collect()
+        };
+        let (argv, env) = (pointers(&self.argv), pointers(&self.env));
+        let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
+        for candidate in &self.candidates {
+            // SAFETY: the arrays end with a null pointer and their strings outlive the call.
+            unsafe { libc::execve(candidate.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+            let error = io::Error::last_os_error();
+            if !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) {
+                worst = error;
+            }
+        }
+        worst
+    }
+}
+
+fn below(path: &[u8], name: &[u8]) -> Vec<Vec<u8>> {
+    let dirs = path
+        .split(|byte| *byte == b':')
+        .filter(|dir| dir.starts_with(b"/"));
+    dirs.map(|dir| [dir, b"/", name].concat()).collect()
+}
+
+/// In the child, up to the program's first instruction; returns only when something failed.
+fn become_program(program: &Program, streams: &Streams) -> Stopped {
+    if let Err(error) = prepare(streams) {
+        return Stopped {
+            stage: SpawnStage::Setup {},
+            error,
+        };
+    }
+    // As the agent, so that a directory that only PID 1 could enter is refused.
+    if let Err(error) = enter(&program.cwd) {
+        return Stopped {
+            stage: SpawnStage::WorkingDirectory {},
+            error,
+        };
+    }
+    Stopped {
+        stage: SpawnStage::Execute {},
+        error: program.execute(),
+    }
+}
+
+fn prepare(streams: &Streams) -> io::Result<()> {
+    // SAFETY: these calls take numbers only; the descriptors are open.
+    unsafe {
+        sys::check(libc::setsid())?;
+        if streams.outer.is_some() {
+            sys::check(libc::ioctl(
+                streams.inner[0].as_raw_fd(),
+                libc::TIOCSCTTY,
+                0,
+            ))?;
+        }
+    }
+    // Descriptors 0 and 1 may be this program's own: nothing is lost, everything else closes at the exec.
+    let numbers: Vec<RawFd> = above_streams(streams)?;
+    for (target, fd) in (0..).zip(&numbers) {
+        // SAFETY: as above.
+        sys::check(unsafe { libc::dup2(*fd, target) })?;
+    }
+    close_rest_at_exec()?;
+    default_signals()?;
+    // SAFETY: takes a number only.
+    unsafe { libc::umask(0o022) };
+    rights_of_the_agent()
+}
+
+/// The streams' numbers, all above 2, so that `dup2` on one stream cannot overwrite another.
+fn above_streams(streams: &Streams) -> io::Result<Vec<RawFd>> {
+    let duplicate = |fd: &OwnedFd| {
+        // SAFETY: the descriptor is open; the copy lives until the exec closes it.
+        let copy = sys::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) })?;
+        RawFd::try_from(copy).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))
+    };
+    streams.inner.iter().map(duplicate).collect()
+}
+
+fn close_rest_at_exec() -> io::Result<()> {
+    const CLOSE_RANGE_CLOEXEC: u32 = 4;
+    // SAFETY: takes numbers only; nothing is closed before the exec.
+    sys::check(unsafe {
+        libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, CLOSE_RANGE_CLOEXEC)
+    })
+    .map(drop)
+}
+
+/// Every signal with its default action and none blocked, whatever this program has set for itself.
+fn default_signals() -> io::Result<()> {
+    for number in 1..=64 {
+        // SAFETY: SIG_DFL is always a valid action; numbers that cannot be set are refused without harm.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
+    }
+    // SAFETY: an all-zero set is valid memory; `sigemptyset` makes it an empty one.
+    let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is valid for both calls.
+    sys::check(unsafe {
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut())
+    })
+    .map(drop)
+}
+
+fn rights_of_the_agent() -> io::Result<()> {
+    // SAFETY: no preconditions.
+    if unsafe { libc::getuid() } != AGENT {
+        rights::become_user(AGENT)?;
+    }
+    rights::set_capabilities(0)
+}
+
+fn enter(dir: &CStr) -> io::Result<()> {
+    // SAFETY: the path is a C string that outlives the call.
+    sys::check(unsafe { libc::chdir(dir.as_ptr()) }).map(drop)
+}
+
+fn report(tells: &OwnedFd, stopped: &Stopped) {
+    let errno = stopped.error.raw_os_error().unwrap_or(libc::EIO);
+    let message = bulkhead_init::wire::encode(&(vec![stopped.stage.clone()], errno));
+    let _ = sys::write_all(tells.as_fd(), &message);
+}
+
+/// The child's report; none when the program runs, because the exec closed the pipe.
+fn read_report(told: &OwnedFd) -> Option<Stopped> {
+    let mut buffer = [0_u8; 64];
+    // SAFETY: the buffer is valid for its length.
+    let length = unsafe { libc::read(told.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    let message = usize::try_from(length).ok().filter(|length| *length > 0)?;
+    let (mut stages, errno): (Vec<SpawnStage>, i32) =
+        bulkhead_init::wire::decode(&buffer[..message]).ok()?;
+    Some(Stopped {
+        stage: stages.pop()?,
+        error: io::Error::from_raw_os_error(errno),
+    })
+}

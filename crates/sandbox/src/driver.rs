@@ -1,0 +1,449 @@
+//! The one task that owns a living sandbox. All others send requests to its queue.
+//!
+//! ```text
+//!            ┌── Ask::Spawn, Ask::Signal ──▶ PID 1 ──Spawned, Exited──▶ answers
+//! [ alive ] ─┤
+//!            └── Ask::End, the queue closed (dropped), Report::Ended, the launcher's end of file
+//!                   ▼
+//! [ ending ] ── the launcher kills, waits, removes, reports ──▶ [ ended ] outcome for all who ask
+//!                   └─ it died first: the parent does the same itself
+//! ```
+//!
+//! The first cause to arrive counts.
+
+use std::{
+    collections::HashMap,
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bulkhead_init::wire::{Control, Event, IoKind, Report, Request, SpawnStage, Stop};
+use bulkhead_model::outcome::Outcome;
+use tokio::{
+    process::Child,
+    sync::{mpsc, oneshot, watch},
+    time::timeout,
+};
+
+use crate::{
+    cgroup::{self, Counters, Name},
+    create::bury,
+    engine::Core,
+    error::SpawnError,
+    layout,
+    link::Link,
+    plan::{BoundSocket, Plan},
+    process::{ExitStatus, Target},
+    sandbox::{Cause, Sandbox},
+    verdict::{DiskUse, Seen, Stopped, judge},
+};
+
+/// Requests that wait while PID 1 starts a process.
+const QUEUE: usize = 64;
+/// The launcher kills at once and waits for memory to be given back; more than this it never needs.
+const ENDING_LIMIT: Duration = Duration::from_secs(60);
+
+/// The two ends of a sandbox's processes, and the process itself that is our child.
+#[derive(Debug)]
+pub(crate) struct Links {
+    pub(crate) control: Link,
+    pub(crate) requests: Link,
+    pub(crate) launcher: Child,
+}
+
+/// What others want of a sandbox.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    Spawn(Box<Start>),
+    Signal {
+        token: u32,
+        target: Target,
+        signal: i32,
+    },
+    End(Cause),
+}
+
+/// A process to start, with the ends of its streams that go inside.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) argv: Vec<Vec<u8>>,
+    pub(crate) env: Vec<Vec<u8>>,
+    pub(crate) cwd: Vec<u8>,
+    pub(crate) search_path: Vec<u8>,
+    pub(crate) io: Vec<IoKind>,
+    pub(crate) rows: u16,
+    pub(crate) columns: u16,
+    pub(crate) files: Vec<OwnedFd>,
+    pub(crate) answer: oneshot::Sender<Result<Started, SpawnError>>,
+}
+
+/// A process that runs.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) token: u32,
+    pub(crate) pid: u32,
+    pub(crate) terminal: Option<OwnedFd>,
+    pub(crate) exited: watch::Receiver<Option<ExitStatus>>,
+}
+
+/// A start that PID 1 has not answered yet.
+struct Pending {
+    program: Vec<u8>,
+    cwd: Vec<u8>,
+    answer: oneshot::Sender<Result<Started, SpawnError>>,
+}
+
+pub(crate) struct Driver {
+    core: Arc<Core>,
+    name: Name,
+    plan: Plan,
+    links: Links,
+    asks: mpsc::Receiver<Ask>,
+    watched: Vec<OwnedFd>,
+    pending: HashMap<u32, Pending>,
+    running: HashMap<u32, watch::Sender<Option<ExitStatus>>>,
+    next_token: u32,
+    clock: Clock,
+    /// Why it ends, once that is known.
+    stopped: Option<Stopped>,
+    outcome: watch::Sender<Option<Outcome>>,
+}
+
+/// When the sandbox and its first process began.
+struct Clock {
+    made: Instant,
+    first_process: Option<Instant>,
+}
+
+/// What the task does next.
+enum Next {
+    Go,
+    Ended(Box<Report>),
+    LauncherDied,
+}
+
+impl Driver {
+    /// Hands a sandbox that is ready to its task.
+    pub(crate) fn start(
+        core: Arc<Core>,
+        name: Name,
+        plan: Plan,
+        links: Links,
+        listeners: Vec<BoundSocket>,
+        watched: Vec<OwnedFd>,
+    ) -> Sandbox {
+        let (asking, asks) = mpsc::channel(QUEUE);
+        let (outcome, told) = watch::channel(None);
+        let tasks = core.tasks.clone();
+        let driver = Self {
+            core,
+            name,
+            plan,
+            links,
+            asks,
+            watched,
+            pending: HashMap::new(),
+            running: HashMap::new(),
+            next_token: 1,
+            clock: Clock {
+                made: Instant::now(),
+                first_process: None,
+            },
+            stopped: None,
+            outcome,
+        };
+        tasks.spawn(driver.run());
+        Sandbox::new(name.id, asking, told, listeners)
+    }
+
+    async fn run(mut self) {
+        let mut requests_open = true;
+        let next = loop {
+            let next = tokio::select! {
+                biased;
+                event = self.links.requests.receive::<Event>(), if requests_open => match event {
+                    Ok(Some((event, files))) => self.event(event, files),
+                    // The launcher notices the same and reports.
+                    Ok(None) | Err(_) => { requests_open = false; Next::Go }
+                },
+                report = self.links.control.receive::<Report>() => Self::report(report),
+                ask = self.asks.recv() => match ask {
+                    Some(Ask::End(cause)) => { self.stopped = Some(Stopped::Asked(cause)); break self.ending().await }
+                    Some(ask) => { self.ask(ask).await; Next::Go }
+                    None => { self.stopped = Some(Stopped::Asked(Cause::Cancelled)); break self.ending().await }
+                },
+            };
+            if !matches!(next, Next::Go) {
+                break next;
+            }
+        };
+        self.finish(next).await;
+    }
+
+    fn report(report: io::Result<Option<(Report, Vec<OwnedFd>)>>) -> Next {
+        match report {
+            Ok(Some((report @ Report::Ended { .. }, _))) => Next::Ended(Box::new(report)),
+            Ok(Some(_)) => Next::Go,
+            Ok(None) | Err(_) => Next::LauncherDied,
+        }
+    }
+
+    /// Asks the launcher to end it and waits for its report.
+    async fn ending(&mut self) -> Next {
+        let ended = async {
+            if self
+                .links
+                .control
+                .send(&Control::End {}, &[])
+                .await
+                .is_err()
+            {
+                return Next::LauncherDied;
+            }
+            loop {
+                match Self::report(self.links.control.receive().await) {
+                    Next::Go => {}
+                    next => return next,
+                }
+            }
+        };
+        timeout(ENDING_LIMIT, ended)
+            .await
+            .unwrap_or(Next::LauncherDied)
+    }
+
+    async fn ask(&mut self, ask: Ask) {
+        match ask {
+            Ask::Spawn(start) => self.spawn(*start).await,
+            Ask::Signal {
+                token,
+                target,
+                signal,
+            } => {
+                let group = u8::from(target == Target::Group);
+                // A link that is closed means that the process is gone, which is no error of a signal's sender.
+                let _ = self
+                    .links
+                    .requests
+                    .send(
+                        &Request::Signal {
+                            token,
+                            group,
+                            signal,
+                        },
+                        &[],
+                    )
+                    .await;
+            }
+            Ask::End(_) => {}
+        }
+    }
+
+    async fn spawn(&mut self, start: Start) {
+        if self.clock.first_process.is_none() {
+            self.clock.first_process = Some(Instant::now());
+            let _ = self.links.control.send(&Control::StartClock {}, &[]).await;
+        }
+        let token = self.next_token;
+        self.next_token = self.next_token.wrapping_add(1);
+        let Start {
+            argv,
+            env,
+            cwd,
+            search_path,
+            io,
+            rows,
+            columns,
+            files,
+            answer,
+        } = start;
+        let program = argv.first().cloned().unwrap_or_default();
+        let request = Request::Spawn {
+            token,
+            argv,
+            env,
+            cwd: cwd.clone(),
+            search_path,
+            io,
+            rows,
+            columns,
+        };
+        let borrowed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
+        match self.links.requests.send(&request, &borrowed).await {
+            Ok(()) => drop(self.pending.insert(
+                token,
+                Pending {
+                    program,
+                    cwd,
+                    answer,
+                },
+            )),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                let _ = answer.send(Err(SpawnError::Spec(error.to_string())));
+            }
+            Err(_) => drop(answer.send(Err(SpawnError::SandboxEnded))),
+        }
+    }
+
+    fn event(&mut self, event: Event, mut files: Vec<OwnedFd>) -> Next {
+        match event {
+            Event::Spawned { token, pid } => {
+                let (exit, exited) = watch::channel(None);
+                self.running.insert(token, exit);
+                if let Some(pending) = self.pending.remove(&token) {
+                    let started = Started {
+                        token,
+                        pid,
+                        terminal: files.pop(),
+                        exited,
+                    };
+                    let _ = pending.answer.send(Ok(started));
+                }
+            }
+            Event::SpawnFailed {
+                token,
+                stage,
+                errno,
+            } => {
+                if let Some(pending) = self.pending.remove(&token) {
+                    let error = spawn_error(&pending, &stage, io::Error::from_raw_os_error(errno));
+                    let _ = pending.answer.send(Err(error));
+                }
+            }
+            Event::Exited { token, status } => {
+                if let Some(exit) = self.running.remove(&token) {
+                    exit.send_replace(Some(exit_status(status)));
+                }
+            }
+            Event::Ready {} | Event::Failed { .. } => {}
+        }
+        Next::Go
+    }
+
+    async fn finish(mut self, next: Next) {
+        let (stopped, counters, reaped_cpu_us, remains) = match next {
+            Next::Ended(report) => self.launcher_s_account(*report),
+            Next::Go | Next::LauncherDied => self.clean_up().await,
+        };
+        let seen = Seen {
+            stopped: self.stopped.unwrap_or(stopped),
+            counters,
+            disks: self.disks(),
+            wall_ms: self.wall_ms(),
+            reaped_cpu_us,
+            remains,
+        };
+        // The last holders of the sandbox's file systems go before its end is told.
+        self.watched.clear();
+        bury(&mut self.links.launcher).await;
+        for exit in self.running.values() {
+            exit.send_replace(Some(ExitStatus::SandboxEnded));
+        }
+        self.outcome.send_replace(Some(judge(&seen)));
+    }
+
+    fn launcher_s_account(&self, report: Report) -> (Stopped, Counters, u64, Vec<String>) {
+        let Report::Ended {
+            stop,
+            usage,
+            readings,
+            remains,
+        } = report
+        else {
+            return (Stopped::LauncherDied, Counters::default(), 0, Vec::new());
+        };
+        let stopped = match stop {
+            Stop::Asked {} => Stopped::Asked(Cause::Cancelled),
+            Stop::TimeLimit {} => Stopped::TimeLimit {
+                limit_ms: self.plan.limits.time_ms,
+            },
+            Stop::InitDied { status } => Stopped::InitDied { status },
+        };
+        (
+            stopped,
+            self.core.cgroups.count(&readings),
+            usage.cpu_us,
+            remains,
+        )
+    }
+
+    /// The launcher is dead, and PID 1 with it. Its groups are left, with what they counted.
+    async fn clean_up(&mut self) -> (Stopped, Counters, u64, Vec<String>) {
+        let _ = self.links.launcher.start_kill();
+        let (groups, _) = self.core.cgroups.groups(&self.name, &self.plan.limits);
+        let work = tokio::task::spawn_blocking(move || cgroup::read_and_destroy(&groups));
+        let (readings, destroyed) = work
+            .await
+            .unwrap_or_else(|error| (Vec::new(), Err(io::Error::other(error))));
+        let remains = destroyed
+            .err()
+            .map(|error| format!("cgroups of {}: {error}", self.name));
+        let counters = self.core.cgroups.count(&readings);
+        (
+            Stopped::LauncherDied,
+            counters,
+            0,
+            remains.into_iter().collect(),
+        )
+    }
+
+    fn disks(&self) -> Vec<DiskUse> {
+        let dirs = layout::watched();
+        let measure = |(dir, file): (String, &OwnedFd)| {
+            let stat = rustix::fs::fstatvfs(file).ok()?;
+            Some(DiskUse {
+                dir,
+                size_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
+                free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+                files: stat.f_files,
+                free_files: stat.f_ffree,
+            })
+        };
+        dirs.into_iter()
+            .zip(&self.watched)
+            .filter_map(measure)
+            .collect()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        let since = self.clock.first_process.unwrap_or(self.clock.made);
+        u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+fn exit_status(status: i32) -> ExitStatus {
+    use std::os::unix::process::ExitStatusExt as _;
+    let status = std::process::ExitStatus::from_raw(status);
+    match (status.code(), status.signal()) {
+        (Some(code), _) => ExitStatus::Code(code),
+        (None, Some(signal)) => ExitStatus::Signal(signal),
+        (None, None) => ExitStatus::SandboxEnded,
+    }
+}
+
+fn spawn_error(pending: &Pending, stage: &SpawnStage, source: io::Error) -> SpawnError {
+    use std::os::unix::ffi::OsStringExt as _;
+    let text = |bytes: &Vec<u8>| std::ffi::OsString::from_vec(bytes.clone());
+    match (stage, source.raw_os_error()) {
+        (SpawnStage::Execute {}, Some(libc::ENOENT | libc::ENOTDIR)) => {
+            SpawnError::NotFound(text(&pending.program))
+        }
+        (SpawnStage::Execute {}, Some(libc::EAGAIN | libc::ENOMEM)) | (SpawnStage::Fork {}, _) => {
+            SpawnError::NoRoom(source)
+        }
+        (SpawnStage::Execute {}, _) => SpawnError::NotExecutable {
+            program: text(&pending.program),
+            source,
+        },
+        (SpawnStage::WorkingDirectory {}, _) => SpawnError::WorkingDirectory {
+            dir: text(&pending.cwd),
+            source,
+        },
+        (SpawnStage::Setup {} | SpawnStage::Terminal {}, Some(libc::EINVAL)) => {
+            SpawnError::Spec("an argument, variable or path is empty or holds a NUL".to_owned())
+        }
+        (SpawnStage::Setup {} | SpawnStage::Terminal {}, _) => SpawnError::Io(source),
+    }
+}
