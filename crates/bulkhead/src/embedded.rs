@@ -1,15 +1,18 @@
 //! The control plane inside this process: the wiring that `serve`, `run` and `demo` share.
 
-use std::{path::Path, sync::Arc};
+use std::{net::Ipv4Addr, path::Path, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use bulkhead_runner::{BuiltinConfig, BuiltinExecutor};
 use bulkhead_server::{Config, ControlPlane, Recovered};
 use bulkhead_session::wire::Machine;
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     commands::sandbox_dir,
     config::OperatorConfig,
+    control::published::Published,
     environment::{self, Environment},
     output::Output,
 };
@@ -37,6 +40,40 @@ pub(crate) async fn open(
         tell(&plane.start().await?, output);
     }
     Ok(plane)
+}
+
+/// Answers this user's other processes (`bulkhead runs approve` in another window, say) for as long as it lives.
+pub(crate) struct Answering {
+    stop: CancellationToken,
+    serving: JoinSet<std::io::Result<()>>,
+    _published: Published,
+}
+
+impl Answering {
+    pub(crate) async fn begin(plane: &ControlPlane, data_dir: &Path) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .context("listening for this user's other processes")?;
+        let address = listener
+            .local_addr()
+            .context("reading the listener's address")?;
+        // Made now where it was not yet: it is what the others show.
+        plane.first_token().await?;
+        let stop = CancellationToken::new();
+        let mut serving = JoinSet::new();
+        let (plane, stopped) = (plane.clone(), stop.clone());
+        serving.spawn(async move { plane.serve(listener, stopped).await });
+        Ok(Self {
+            stop,
+            serving,
+            _published: Published::write(data_dir, address)?,
+        })
+    }
+
+    pub(crate) async fn end(mut self) {
+        self.stop.cancel();
+        while self.serving.join_next().await.is_some() {}
+    }
 }
 
 fn config(data_dir: &Path, operator: &OperatorConfig, environment: &Environment) -> Result<Config> {

@@ -5,7 +5,7 @@ mod show;
 use anyhow::{Context as _, Result};
 use bulkhead_model::{GateId, PhaseName, RunId};
 use bulkhead_server::{
-    Answer as GateAnswer, DecisionRequest, LandMode, LandOutcome, LandRequest, News, PauseRequest,
+    Answer as GateAnswer, DecisionRequest, LandMode, LandOutcome, LandRequest, PauseRequest,
     PhaseStatus, RunQuery, RunView,
 };
 use futures::StreamExt as _;
@@ -191,6 +191,14 @@ async fn logs(control: &Control, phase: &Phase, follow: bool, output: Output) ->
     let run = find(control, &phase.which).await?;
     let (id, name) = (id_of(&run)?, phase_of(&run, phase.phase.as_deref())?);
     let mut writer = show::LogWriter::new(output);
+    if follow && !control.works_here() {
+        let mut lines = control.follow_log(id, &name);
+        while let Some(line) = lines.next().await {
+            writer.line(&line?)?;
+        }
+        writer.finish()?;
+        return Ok(Exit::Done);
+    }
     let mut after = 0;
     loop {
         let lines = control.logs(id, &name, after).await?;
@@ -202,29 +210,8 @@ async fn logs(control: &Control, phase: &Phase, follow: bool, output: Output) ->
             writer.line(line)?;
         }
     }
-    if follow && !run.status.is_final() {
-        let mut news = control.follow(id);
-        while let Some(news) = news.next().await {
-            match news? {
-                News::Log { phase, line, .. } if phase == name.as_str() && line.seq > after => {
-                    writer.line(&line)?
-                }
-                News::Run { run } if has_ended(&run, &name) => break,
-                _ => {}
-            }
-        }
-    }
     writer.finish()?;
     Ok(Exit::Done)
-}
-
-fn has_ended(run: &RunView, phase: &PhaseName) -> bool {
-    let ended = |status| matches!(status, PhaseStatus::Done | PhaseStatus::AtGate);
-    run.status.is_final()
-        || run
-            .phases
-            .iter()
-            .any(|p| p.name == phase.as_str() && ended(p.status))
 }
 
 async fn diff(control: &Control, phase: &Phase, output: Output) -> Result<Exit> {

@@ -9,6 +9,7 @@ use super::data_dir;
 use crate::{
     cli::{Global, Serve},
     config::OperatorConfig,
+    control::published::Published,
     embedded::{self, Work},
     environment::Environment,
     failure::{Exit, Misuse},
@@ -44,13 +45,14 @@ pub(crate) async fn run(
             "The first token, said this once: {}",
             token.expose_secret()
         ));
-        output.note(format_args!(
-            "It is also in {}, for you alone; remove the file when you have it elsewhere.",
-            token_path.display()
-        ));
     }
+    output.note(format_args!(
+        "The first token is in {}, for you alone; remove the file when you have it elsewhere.",
+        token_path.display()
+    ));
     output.words(format_args!("Serving on http://{address}"))?;
     output.json_object(&json!({"listening": address.to_string(), "token_file": token_path}))?;
+    let _published = Published::write(&data_dir, address)?;
     let interrupt = Interrupt::listen(output)?;
     let served = plane
         .serve(listener, interrupt.token())

@@ -1,6 +1,10 @@
 //! Runs, wherever their control plane is: in this process, on this machine in another one, or elsewhere.
 //! Commands speak to a [`Control`] and do not know which.
 
+pub(crate) mod published;
+mod remote;
+mod sse;
+
 use std::path::Path;
 
 use anyhow::Result;
@@ -9,8 +13,10 @@ use bulkhead_server::{
     Caller, ControlPlane, DecisionRequest, DiffView, GateView, LandRequest, LandView, LogLine,
     NewRun, News, Page, PauseRequest, RunQuery, RunView, StopAllView,
 };
+use bulkhead_store::Error as StoreError;
 use futures::{StreamExt as _, stream::BoxStream};
 
+use self::remote::Client;
 use crate::{
     cli::Remote,
     config::OperatorConfig,
@@ -19,12 +25,46 @@ use crate::{
     failure::Misuse,
     output::Output,
 };
+use secrecy::SecretString;
 
 /// A control plane that can be asked.
 #[derive(Clone)]
 pub(crate) enum Control {
     /// In this process.
     Here(ControlPlane),
+    /// In another process, here or elsewhere.
+    There(Box<Client>),
+}
+
+fn token(remote: &Remote, environment: &Environment) -> Result<SecretString> {
+    if let Some(file) = &remote.token_file {
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Misuse::usage(format!("the token in {}: {error}", file.display())))?;
+        return Ok(text.trim().into());
+    }
+    environment
+        .secret("BULKHEAD_TOKEN")
+        .cloned()
+        .ok_or_else(|| {
+            Misuse::usage_hint(
+                "there is no token for the server",
+                "set BULKHEAD_TOKEN, or use --token-file",
+            )
+            .into()
+        })
+}
+
+/// Where another process of ours holds the data directory, it has left its address and its token there: it is asked.
+fn neighbour(data_dir: &Path, error: anyhow::Error) -> Result<Control> {
+    let in_use = error
+        .chain()
+        .any(|cause| matches!(cause.downcast_ref(), Some(StoreError::InUse { .. })));
+    match published::read(data_dir).filter(|_| in_use) {
+        Some((address, token)) => Ok(Control::There(Box::new(Client::new(
+            &address, token, None,
+        )?))),
+        None => Err(error),
+    }
 }
 
 /// What a person at this machine's terminal asks as.
@@ -42,14 +82,15 @@ impl Control {
         work: Work,
         output: Output,
     ) -> Result<Self> {
-        if remote.server.is_some() {
-            let what = "speaking to a server (--server)".to_owned();
-            let hint = "leave it out: the data directory is worked on directly".to_owned();
-            return Err(Misuse::NotYet { what, hint }.into());
+        if let Some(server) = &remote.server {
+            let token = token(remote, environment)?;
+            let client = Client::new(server, token, operator.ca_pem()?.as_deref())?;
+            return Ok(Self::There(Box::new(client)));
         }
-        Ok(Self::Here(
-            embedded::open(data_dir, operator, environment, work, output).await?,
-        ))
+        match embedded::open(data_dir, operator, environment, work, output).await {
+            Ok(plane) => Ok(Self::Here(plane)),
+            Err(error) => neighbour(data_dir, error),
+        }
     }
 
     /// Whether this process does the work of runs, and so must stay while they move.
@@ -60,18 +101,25 @@ impl Control {
     pub(crate) async fn create_run(&self, new: NewRun) -> Result<RunView> {
         match self {
             Self::Here(plane) => Ok(plane.create_run(&me(), new).await?),
+            Self::There(client) => client.post("runs", &new).await,
         }
     }
 
     pub(crate) async fn runs(&self, query: RunQuery) -> Result<Page<RunView>> {
         match self {
             Self::Here(plane) => Ok(plane.runs(query).await?),
+            Self::There(client) => {
+                client
+                    .get(&format!("runs?limit={}", query.limit.unwrap_or(100)))
+                    .await
+            }
         }
     }
 
     pub(crate) async fn run(&self, run: RunId) -> Result<RunView> {
         match self {
             Self::Here(plane) => Ok(plane.run(run).await?),
+            Self::There(client) => client.get(&format!("runs/{run}")).await,
         }
     }
 
@@ -79,12 +127,14 @@ impl Control {
     pub(crate) fn follow(&self, run: RunId) -> BoxStream<'static, Result<News>> {
         match self {
             Self::Here(plane) => plane.follow(run).map(|news| Ok(news?)).boxed(),
+            Self::There(client) => client.follow(run),
         }
     }
 
     pub(crate) async fn gate(&self, run: RunId, gate: GateId) -> Result<GateView> {
         match self {
             Self::Here(plane) => Ok(plane.gate(run, gate).await?),
+            Self::There(client) => client.get(&format!("runs/{run}/gates/{gate}")).await,
         }
     }
 
@@ -96,46 +146,60 @@ impl Control {
     ) -> Result<RunView> {
         match self {
             Self::Here(plane) => Ok(plane.decide(&me(), run, gate, request).await?),
+            Self::There(client) => {
+                client
+                    .post(&format!("runs/{run}/gates/{gate}/decision"), &request)
+                    .await
+            }
         }
     }
 
     pub(crate) async fn cancel(&self, run: RunId) -> Result<RunView> {
         match self {
             Self::Here(plane) => Ok(plane.cancel(&me(), run).await?),
+            Self::There(client) => client.post(&format!("runs/{run}/cancel"), &()).await,
         }
     }
 
     pub(crate) async fn pause(&self, run: RunId, request: PauseRequest) -> Result<RunView> {
         match self {
             Self::Here(plane) => Ok(plane.pause(&me(), run, request).await?),
+            Self::There(client) => client.post(&format!("runs/{run}/pause"), &request).await,
         }
     }
 
     pub(crate) async fn resume(&self, run: RunId) -> Result<RunView> {
         match self {
             Self::Here(plane) => Ok(plane.resume(&me(), run).await?),
+            Self::There(client) => client.post(&format!("runs/{run}/resume"), &()).await,
         }
     }
 
     pub(crate) async fn stop_all(&self) -> Result<StopAllView> {
         match self {
             Self::Here(plane) => Ok(plane.stop_all(&me()).await?),
+            Self::There(client) => client.post("stop-all", &()).await,
         }
     }
 
     pub(crate) async fn diff(&self, run: RunId, phase: Option<PhaseName>) -> Result<DiffView> {
         match self {
             Self::Here(plane) => Ok(plane.diff(run, phase).await?),
+            Self::There(client) => match phase {
+                Some(phase) => client.get(&format!("runs/{run}/diff?phase={phase}")).await,
+                None => client.get(&format!("runs/{run}/diff")).await,
+            },
         }
     }
 
     pub(crate) async fn land(&self, run: RunId, request: LandRequest) -> Result<LandView> {
         match self {
             Self::Here(plane) => Ok(plane.land(&me(), run, request).await?),
+            Self::There(client) => client.post(&format!("runs/{run}/land"), &request).await,
         }
     }
 
-    /// A page of the log of a phase's latest attempt, after `after`.
+    /// A page of the log of a phase's latest attempt, after `after`. From elsewhere the whole log comes as one piece.
     pub(crate) async fn logs(
         &self,
         run: RunId,
@@ -144,6 +208,31 @@ impl Control {
     ) -> Result<Vec<LogLine>> {
         match self {
             Self::Here(plane) => Ok(plane.logs(run, phase, 0, after).await?),
+            Self::There(_) if after > 0 => Ok(Vec::new()),
+            Self::There(client) => {
+                let text = client
+                    .text(&format!("runs/{run}/phases/{phase}/log"))
+                    .await?;
+                Ok(vec![LogLine {
+                    seq: 1,
+                    at_ms: 0,
+                    stream: "stdout".into(),
+                    text,
+                }])
+            }
+        }
+    }
+
+    /// The log of a phase's latest attempt from its beginning until its end.
+    pub(crate) fn follow_log(
+        &self,
+        run: RunId,
+        phase: &PhaseName,
+    ) -> BoxStream<'static, Result<LogLine>> {
+        match self {
+            // Nothing moves where this process only looks: what there is, is all.
+            Self::Here(_) => futures::stream::empty().boxed(),
+            Self::There(client) => client.follow_log(run, phase, 0),
         }
     }
 
@@ -151,6 +240,7 @@ impl Control {
     pub(crate) async fn leave(&self) {
         match self {
             Self::Here(plane) => plane.shutdown().await,
+            Self::There(_) => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The operator's upstream proxy: what is asked of it, and what never is.
+//! The operator's upstream proxy (R6): what is asked of it, and what never is.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
