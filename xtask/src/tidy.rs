@@ -126,7 +126,7 @@ fn is_library(path: &str) -> bool {
 
 fn is_integration_test(path: &str, text: &str) -> bool {
     path.contains("tests/")
-        && !text.contains(HELPER)
+        && !HELPERS.iter().any(|helper| text.contains(helper))
         && (text.contains("#[test]") || text.contains("#[tokio::test"))
 }
 
