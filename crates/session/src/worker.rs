@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use bulkhead_model::Stage;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -64,6 +65,7 @@ where
     let listening = tasks.spawn(listen(incoming, artifacts_sender, stops.clone()));
     let speaking = speak(Outgoing::new(writer), queue, stops.clone());
     let working = async {
+        out.stage(Stage::SessionStarted).await;
         let report = perform(Ctx::new(delivery, out.clone(), artifacts), &stops).await;
         out.report(report).await;
         drop(out);

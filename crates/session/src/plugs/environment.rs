@@ -6,6 +6,9 @@ use secrecy::ExposeSecret as _;
 use super::{Ctx, Plug, PlugError, sandbox::PROXY};
 use crate::{agents::GATEWAY, inside_path};
 
+/// The sandbox's certificate authorities.
+const CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
+
 pub(super) struct EnvironmentPlug;
 
 #[async_trait]
@@ -54,6 +57,10 @@ fn base(ctx: &Ctx) -> Vec<(String, String)> {
     }
     for name in ["NO_PROXY", "no_proxy"] {
         env.push((name, "127.0.0.1,localhost,::1".to_owned()));
+    }
+    if ctx.delivery.machine.extra_ca_pem.is_some() {
+        // Node has a list of its own; the sandbox's holds the operator's authority.
+        env.push(("NODE_EXTRA_CA_CERTS", CA_BUNDLE.to_owned()));
     }
     if let Some(git) = &order.git {
         for name in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"] {
