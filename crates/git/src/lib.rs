@@ -11,6 +11,7 @@ mod command;
 mod diff;
 mod error;
 pub mod gateway;
+mod hold;
 pub mod inside;
 mod land;
 mod later;

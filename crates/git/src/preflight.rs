@@ -46,7 +46,7 @@ impl Repository {
             lfs::refuse_in_submodule(served).await?;
         }
         let extras = GitExtras {
-            config: found.config(),
+            config: found.config,
             submodules: !found.served.is_empty(),
             lfs: uses_lfs,
         };

@@ -1,17 +1,18 @@
 //! One repository of a run, wherever it is: what the control plane does with it by itself.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use aws_lc_rs::digest;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::MutexGuard;
 
 use crate::{
     command::{Git, GitProgram},
     error::{Error, Refusal, Result},
+    hold::{self, Held, Hold},
     ledger::{Push, Recovery},
     names::{Oid, RefName},
     objects::{Objects, TreeEntry},
@@ -28,7 +29,8 @@ pub enum Source {
     Remote(Box<Upstream>),
 }
 
-/// A repository that runs work on. Cheap to clone; all clones share one lock for changes.
+/// A repository that runs work on. Cheap to clone; whoever opens the same one in this process shares one lock for
+/// changes.
 #[derive(Debug, Clone)]
 pub struct Repository {
     inner: Arc<Inner>,
@@ -39,9 +41,7 @@ struct Inner {
     trusted: TrustedRepo,
     upstream: Option<Upstream>,
     scratch: PathBuf,
-    publish: Mutex<()>,
-    /// Held while a mirror is open: two processes never repair or fetch one mirror at once.
-    _mirror_lock: Option<File>,
+    hold: Arc<Hold>,
 }
 
 impl Repository {
@@ -49,22 +49,24 @@ impl Repository {
     pub async fn open(program: &GitProgram, source: &Source, git_data: &Path) -> Result<Self> {
         let scratch = git_data.join("tmp");
         fs::create_dir_all(&scratch).map_err(Error::io(format!("make {}", scratch.display())))?;
-        let (trusted, upstream, lock) = match source {
-            Source::Local(path) => (TrustedRepo::open(program, path).await?, None, None),
+        let (trusted, upstream, hold) = match source {
+            Source::Local(path) => {
+                let trusted = TrustedRepo::open(program, path).await?;
+                let hold = hold::shared(trusted.git_dir());
+                (trusted, None, hold)
+            }
             Source::Remote(upstream) => {
-                let (mirror, lock) = open_mirror(program, upstream, git_data).await?;
-                (mirror, Some((**upstream).clone()), Some(lock))
+                let (mirror, hold) = open_mirror(program, upstream, git_data).await?;
+                (mirror, Some((**upstream).clone()), hold)
             }
         };
-        let inner = Inner {
-            trusted,
-            upstream,
-            scratch,
-            publish: Mutex::new(()),
-            _mirror_lock: lock,
-        };
         Ok(Self {
-            inner: Arc::new(inner),
+            inner: Arc::new(Inner {
+                trusted,
+                upstream,
+                scratch,
+                hold,
+            }),
         })
     }
 
@@ -93,7 +95,7 @@ impl Repository {
     }
 
     pub(crate) async fn publish_lock(&self) -> MutexGuard<'_, ()> {
-        self.inner.publish.lock().await
+        self.inner.hold.change.lock().await
     }
 
     /// Brings a mirror up to date. Nothing to do for a local repository.
@@ -220,7 +222,7 @@ async fn open_mirror(
     program: &GitProgram,
     upstream: &Upstream,
     git_data: &Path,
-) -> Result<(TrustedRepo, File)> {
+) -> Result<(TrustedRepo, Arc<Hold>)> {
     let id = digest::digest(&digest::SHA256, upstream.url().as_str().as_bytes());
     let name: String = id
         .as_ref()
@@ -229,7 +231,9 @@ async fn open_mirror(
         .map(|byte| format!("{byte:02x}"))
         .collect();
     let dir = git_data.join(format!("{name}.git"));
-    let lock = lock_mirror(&git_data.join(format!("{name}.lock"))).await?;
+    let (hold, held) = hold::exclusive(&dir, &git_data.join(format!("{name}.lock"))).await?;
+    // Whoever comes second waits here until the first has made the mirror.
+    let changing = hold.change.lock().await;
     if !dir.join("HEAD").exists() {
         let fresh = dir.with_extension("new");
         // A half-made mirror of a killed process is worthless and in the way.
@@ -241,28 +245,12 @@ async fn open_mirror(
         fs::rename(&fresh, &dir)
             .map_err(Error::io(format!("make the mirror {}", dir.display())))?;
     }
-    remove_stale_locks(&dir, 0);
-    let mirror = TrustedRepo::open(program, &dir).await?;
-    Ok((mirror, lock))
-}
-
-/// Waits for another process's hold on the mirror to end: a server that is stopping, or an embedded run.
-async fn lock_mirror(path: &Path) -> Result<File> {
-    let doing = || format!("lock the mirror by {}", path.display());
-    let file = File::create(path).map_err(Error::io(doing()))?;
-    for _ in 0..300 {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) => {
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await
-            }
-            Err(TryLockError::Error(error)) => return Err(Error::io(doing())(error)),
-        }
+    if held == Held::First {
+        remove_stale_locks(&dir, 0);
     }
-    Err(Error::io(doing())(std::io::Error::new(
-        std::io::ErrorKind::WouldBlock,
-        "another Bulkhead process holds it: stop that process, or use another data directory",
-    )))
+    let mirror = TrustedRepo::open(program, &dir).await?;
+    drop(changing);
+    Ok((mirror, hold))
 }
 
 /// A git that was killed leaves `*.lock` files, and every later command fails on them (case 39). The mirror is ours

@@ -62,6 +62,8 @@ pub struct Lookup<'a> {
 pub(crate) struct Found<'a> {
     lookup: Lookup<'a>,
     pub(crate) served: Vec<ServedSubmodule>,
+    /// The settings that lead git in the sandbox from each URL to the gateway.
+    pub(crate) config: Vec<(String, String)>,
 }
 
 /// A parent whose submodules are looked at.
@@ -82,6 +84,7 @@ impl<'a> Found<'a> {
         let mut found = Self {
             lookup,
             served: Vec::new(),
+            config: Vec::new(),
         };
         let root = Parent {
             repository: repository.clone(),
@@ -144,6 +147,7 @@ impl<'a> Found<'a> {
                 });
             }
         }
+        self.lead(&declared.name, &inside_url);
         Ok(Parent {
             repository,
             place,
@@ -178,17 +182,21 @@ impl<'a> Found<'a> {
         .into())
     }
 
-    /// The settings that lead git in the sandbox from each URL to the gateway.
-    pub(crate) fn config(&self) -> Vec<(String, String)> {
-        let served = self.served.iter().enumerate();
-        served
-            .map(|(index, served)| {
-                (
-                    format!("url.{{gateway}}/git/sub/{index}.git.insteadOf"),
-                    served.inside_url.clone(),
-                )
-            })
-            .collect()
+    /// A URL is led to the gateway by its beginning. A path is not, so the submodule itself is.
+    fn lead(&mut self, name: &str, inside_url: &str) {
+        let index = self
+            .served
+            .iter()
+            .position(|served| served.inside_url == inside_url);
+        let gateway = format!("{{gateway}}/git/sub/{}.git", index.unwrap_or_default());
+        let setting = if inside_url.contains(':') || inside_url.starts_with("{gateway}") {
+            (format!("url.{gateway}.insteadOf"), inside_url.to_owned())
+        } else {
+            (format!("submodule.{name}.url"), gateway)
+        };
+        if !self.config.contains(&setting) {
+            self.config.push(setting);
+        }
     }
 }
 

@@ -100,6 +100,31 @@ impl Upstream {
                 "+refs/tags/*:refs/tags/*",
             ])
             .output()
+            .await?;
+        self.follow_head(mirror).await
+    }
+
+    /// Lets the mirror's `HEAD` name the upstream's default branch, so that `HEAD` means the same in both.
+    async fn follow_head(&self, mirror: &TrustedRepo) -> Result<()> {
+        let asked = self.reach(mirror.git()).args([
+            "ls-remote",
+            "--symref",
+            "--",
+            self.url.as_str(),
+            "HEAD",
+        ]);
+        let out = asked.output().await?;
+        let text = String::from_utf8_lossy(&out);
+        let target = text
+            .lines()
+            .find_map(|line| line.strip_prefix("ref: ")?.strip_suffix("\tHEAD"));
+        let Some(branch) = target.and_then(|name| name.parse::<RefName>().ok()) else {
+            return Ok(());
+        };
+        mirror
+            .git()
+            .args(["symbolic-ref", "HEAD", branch.as_str()])
+            .output()
             .await
             .map(drop)
     }

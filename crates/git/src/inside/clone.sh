@@ -9,7 +9,7 @@ cd "$workspace" || exit 64
 if [ "$lfs" = yes ]; then git lfs version >/dev/null 2>&1 || exit 68; fi
 
 # Directories that an earlier phase made read-only would keep their content from being replaced.
-find . -xdev -type d ! -perm -u=rwx -exec chmod u+rwx {} + 2>/dev/null
+find . -xdev -type d ! -perm -u=rwx -exec chmod u+rwx {} \; 2>/dev/null
 # The repository itself is always made anew: configuration, hooks and locks of an earlier attempt never count.
 rm -rf .git || exit 64
 format=sha1; [ ${#start} -eq 64 ] && format=sha256

@@ -31,7 +31,7 @@ if [ "$lfs" = yes ] && [ -n "$top" ] && [ -d "$top/lfs" ]; then git config lfs.s
 git read-tree "$head" || exit 64
 if ! git add -A 2>"$own/why"; then
     # Files that their owner may not read are made readable; git keeps no such permission anyway.
-    find . -xdev -path ./.git -prune -o \( -type d ! -perm -u=rx -exec chmod u+rx {} + \) 2>/dev/null
+    find . -xdev -path ./.git -prune -o \( -type d ! -perm -u=rx -exec chmod u+rx {} \; \) 2>/dev/null
     find . -xdev -path ./.git -prune -o \( -type f ! -perm -u=r -exec chmod u+r {} + \) 2>/dev/null
     git add -A || exit 71
 fi
@@ -43,7 +43,7 @@ while IFS= read -r line; do
     path=${line#*	}
     case $path in '"'*) exit 72 ;; esac
     git config -f .gitmodules --get-regexp '^submodule\..*\.path$' 2>/dev/null | cut -d' ' -f2- | grep -Fxq -- "$path" && continue
-    git rm -q --cached -- "$path" || exit 72
+    git update-index --force-remove -- "$path" || exit 72
     printf 'left-out %s\n' "$path"
 done <"$own/links"
 

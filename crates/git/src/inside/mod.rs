@@ -106,10 +106,15 @@ pub fn finish_steps(order: &GitOrder, gateway: &str, workspace: &str) -> Vec<Ste
         order.commit_message.clone(),
         lfs.to_owned(),
     ];
+    let mut env = undisturbed();
+    for who in ["AUTHOR", "COMMITTER"] {
+        env.push((format!("GIT_{who}_NAME"), order.author_name.clone()));
+        env.push((format!("GIT_{who}_EMAIL"), order.author_email.clone()));
+    }
     vec![Step {
         doing: "committing and pushing",
         argv: shell(FINISH, arguments),
-        env: undisturbed(),
+        env,
     }]
 }
 

@@ -1,5 +1,10 @@
 //! Git against real git and a real server socket.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod extras;
 mod gateway;
+mod inside;
+mod landing;
+mod remote;
 mod support;
+mod vectors;

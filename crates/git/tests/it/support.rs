@@ -140,7 +140,6 @@ pub(crate) struct World {
     pub(crate) repository: Repository,
     pub(crate) start: Oid,
     pub(crate) url: String,
-    pub(crate) grant: PhaseGrant,
     server: tokio::task::JoinHandle<()>,
 }
 
@@ -180,9 +179,8 @@ impl World {
         start: Oid,
     ) -> Self {
         let books = Arc::new(Books::default());
-        let grant = grant(7);
         let access = Access {
-            grant: grant.clone(),
+            grant: grant(7),
             repo: Arc::new(served),
         };
         books
@@ -209,7 +207,6 @@ impl World {
             repository,
             start,
             url,
-            grant,
             server,
         }
     }
