@@ -7,12 +7,11 @@
 use std::{
     collections::HashSet,
     fs,
-    os::unix::fs::lchown,
     path::{Path, PathBuf},
 };
 
 use crate::{
-    command::{Git, Identity},
+    command::Git,
     diff::{ChangeKind, shown},
     error::{Error, Refusal, Result},
     names::{Oid, RefName},
@@ -43,15 +42,12 @@ const IN_PROGRESS: &[(&str, &str)] = &[
     ("rebase-merge", "is in the middle of a rebase"),
     ("rebase-apply", "is in the middle of a rebase"),
 ];
-/// Where a private directory for another user's commands is made: our own data directory is closed to that user.
-const SHARED_SCRATCH: &str = "/tmp";
 const PATHS_NAMED: usize = 50;
 
 /// A checkout of the target branch that holds nothing uncommitted.
 pub(crate) struct CleanCheckout {
     at: Checkout,
     private: Objects,
-    identity: Option<Identity>,
     settings: Vec<String>,
 }
 
@@ -85,14 +81,8 @@ impl CleanCheckout {
         }) {
             return Err(refused("uses a split index").into());
         }
-        let identity = trusted.identity();
-        let scratch = identity.map_or(repository.scratch(), |_| Path::new(SHARED_SCRATCH));
-        let private = Objects::over(trusted.program(), scratch, &trusted.borrowed())?;
-        if let Some(identity) = identity {
-            give_to(private.path(), identity)
-                .map_err(Error::io("hand a private directory to its user"))?;
-        }
-        let config = Git::new(trusted.program(), &at.git_dir).identity(identity);
+        let private = repository.objects()?;
+        let config = Git::new(trusted.program(), &at.git_dir).identity(trusted.identity());
         let all = config.args(["config", "-z", "--list"]).output().await?;
         let settings = taken_over(&all);
         if settings
@@ -108,7 +98,6 @@ impl CleanCheckout {
         let checkout = Self {
             at,
             private,
-            identity,
             settings,
         };
         checkout.must_be_clean(base).await?;
@@ -116,7 +105,7 @@ impl CleanCheckout {
     }
 
     fn git(&self) -> Git {
-        let mut git = self.private.git().identity(self.identity);
+        let mut git = self.private.git();
         for setting in &self.settings {
             git = git.config(setting);
         }
@@ -269,16 +258,4 @@ fn taken_over(all: &[u8]) -> Vec<String> {
         .filter(|(key, _)| TAKEN_OVER.contains(key) || *key == "core.sparsecheckout")
         .map(|(key, value)| format!("{key}={value}"))
         .collect()
-}
-
-fn give_to(dir: &Path, identity: Identity) -> std::io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            give_to(&entry.path(), identity)?;
-        } else {
-            lchown(entry.path(), Some(identity.uid), Some(identity.gid))?;
-        }
-    }
-    lchown(dir, Some(identity.uid), Some(identity.gid))
 }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, Command},
@@ -28,6 +28,8 @@ const STDERR_TAIL: usize = 4 << 10;
 /// Output of one command that is read into memory as a whole.
 const OUTPUT_BYTES: u64 = 64 << 20;
 const TIME: Duration = Duration::from_secs(120);
+/// Private memory of one command and each of its children: objects may unpack to far more than they were sent as.
+const MEMORY_BYTES: u64 = 4 << 30;
 
 /// Guards that every command carries. Each switches off one way in which git runs a program or reads a file that
 /// somebody else chose.
@@ -327,6 +329,14 @@ impl Git {
             .spawn()
             .map_err(Error::io(format!("start `git {command}`")))?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        if let Some(pid) = group {
+            let limit = Rlimit {
+                current: Some(MEMORY_BYTES),
+                maximum: Some(MEMORY_BYTES),
+            };
+            // A command that is over already needs no limit.
+            let _ = prlimit(Some(pid), Resource::Data, limit);
+        }
         Ok(Running {
             child,
             group,
@@ -424,5 +434,93 @@ fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("exit {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
         (None, None) => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+    use std::{fs, os::unix::fs::PermissionsExt as _, time::Instant};
+
+    use super::*;
+
+    /// A program in git's place.
+    fn program(dir: &Path, text: &str) -> GitProgram {
+        let path = dir.join("git");
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        GitProgram::at(path)
+    }
+
+    #[tokio::test]
+    async fn a_command_and_its_children_end_when_its_time_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("sleep 300 & echo $! >{0}/child; wait", dir.path().display());
+        let git = Git::new(&program(dir.path(), &text), dir.path()).args(["status"]);
+        let begun = Instant::now();
+        let error = git.time(Duration::from_secs(2)).output().await.unwrap_err();
+        assert!(matches!(error, Error::Timeout { .. }), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        let child = fs::read_to_string(dir.path().join("child")).unwrap();
+        let gone = || {
+            let state =
+                fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+            state.is_empty() || state.contains(") Z ")
+        };
+        while !gone() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "a child of the command lives on"
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn output_beyond_the_limit_ends_the_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let endless = program(dir.path(), "exec yes");
+        let git = || {
+            Git::new(&endless, dir.path())
+                .args(["log"])
+                .output_bytes(1000)
+        };
+        assert!(matches!(
+            git().output().await.unwrap_err(),
+            Error::TooLarge { .. }
+        ));
+        let (kept, cut) = git().truncated_output().await.unwrap();
+        assert_eq!((kept.len(), cut), (1000, true));
+    }
+
+    #[tokio::test]
+    async fn nothing_of_the_callers_environment_reaches_git_and_memory_is_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let shows = program(
+            dir.path(),
+            "env; sleep 1; grep 'data size' /proc/self/limits; echo why >&2; exit 3",
+        );
+        let ended = Git::new(&shows, dir.path())
+            .args(["x"])
+            .run()
+            .await
+            .unwrap();
+        let text = String::from_utf8(ended.stdout.clone()).unwrap();
+        for line in text.lines() {
+            let known = [
+                "PATH=",
+                "LC_ALL=",
+                "HOME=/nonexistent",
+                "GIT_",
+                "PWD=",
+                "_=",
+                "Max data size",
+                "OLDPWD",
+                "SHLVL",
+            ];
+            assert!(known.iter().any(|known| line.starts_with(known)), "{line}");
+        }
+        assert!(text.contains(&MEMORY_BYTES.to_string()), "{text}");
+        assert_eq!(ended.failure().to_string(), "`git x` failed (exit 3): why");
     }
 }

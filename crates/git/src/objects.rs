@@ -6,17 +6,20 @@
 
 use std::{
     fs,
+    os::unix::fs::lchown,
     path::{Path, PathBuf},
 };
 
 use tempfile::TempDir;
 
 use crate::{
-    command::{Git, GitProgram},
+    command::{Git, GitProgram, Identity},
     error::{Error, Result},
     names::Oid,
 };
 
+/// Where a private directory for another user's commands is made: our own data directory is closed to that user.
+const SHARED_SCRATCH: &str = "/tmp";
 /// Entries of one tree that are listed; a repository with more is refused instead of read.
 const TREE_BYTES: u64 = 256 << 20;
 
@@ -52,6 +55,8 @@ pub(crate) struct Borrowed {
     pub(crate) format: ObjectFormat,
     /// The file that says where the history of a shallow repository ends.
     pub(crate) shallow: Option<PathBuf>,
+    /// The lender's owner, where that is not us: its objects are then read with its owner's rights only.
+    pub(crate) identity: Option<Identity>,
 }
 
 /// One entry of a tree. The path is bytes, as git stores it.
@@ -74,13 +79,20 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub(crate) fn over(program: &GitProgram, scratch: &Path, borrowed: &Borrowed) -> Result<Self> {
+        let scratch = borrowed
+            .identity
+            .map_or(scratch, |_| Path::new(SHARED_SCRATCH));
         let doing = || format!("make a private git directory below {}", scratch.display());
         fs::create_dir_all(scratch).map_err(Error::io(doing()))?;
         let dir = tempfile::Builder::new()
-            .prefix("objects-")
+            .prefix("bulkhead-objects-")
             .tempdir_in(scratch)
             .map_err(Error::io(doing()))?;
         fill(dir.path(), borrowed).map_err(Error::io(doing()))?;
+        if let Some(identity) = borrowed.identity {
+            give_to(dir.path(), identity)
+                .map_err(Error::io("hand a private git directory to its user"))?;
+        }
         Ok(Self {
             program: program.clone(),
             dir,
@@ -97,7 +109,7 @@ impl Objects {
     }
 
     pub(crate) fn git(&self) -> Git {
-        let git = Git::new(&self.program, self.dir.path());
+        let git = Git::new(&self.program, self.dir.path()).identity(self.borrowed.identity);
         match &self.borrowed.shallow {
             Some(file) => git.env("GIT_SHALLOW_FILE", file.as_os_str()),
             None => git,
@@ -189,6 +201,18 @@ impl Objects {
             .await?;
         Ok(Oid::from_bytes(out.trim_ascii())?)
     }
+}
+
+fn give_to(dir: &Path, identity: Identity) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            give_to(&entry.path(), identity)?;
+        } else {
+            lchown(entry.path(), Some(identity.uid), Some(identity.gid))?;
+        }
+    }
+    lchown(dir, Some(identity.uid), Some(identity.gid))
 }
 
 fn fill(dir: &Path, borrowed: &Borrowed) -> std::io::Result<()> {

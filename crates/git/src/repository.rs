@@ -82,10 +82,6 @@ impl Repository {
         self.inner.upstream.as_ref()
     }
 
-    pub(crate) fn scratch(&self) -> &Path {
-        &self.inner.scratch
-    }
-
     pub(crate) fn objects(&self) -> Result<Objects> {
         Objects::over(
             self.trusted().program(),

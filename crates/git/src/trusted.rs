@@ -29,6 +29,8 @@ const UNPACK_BELOW: u32 = 100;
 pub struct TrustedRepo {
     program: GitProgram,
     git_dir: PathBuf,
+    /// The main checkout, where there is one.
+    work_tree: Option<PathBuf>,
     identity: Option<Identity>,
     format: ObjectFormat,
 }
@@ -43,21 +45,24 @@ pub(crate) struct Checkout {
 impl TrustedRepo {
     /// Opens the repository at `path`: its work tree's root, its `.git`, or a bare directory.
     pub async fn open(program: &GitProgram, path: &Path) -> Result<Self> {
-        let git_dir = find_git_dir(path)?;
+        let (git_dir, work_tree) = find_git_dir(path)?;
         let identity = owner_identity(&git_dir)?;
+        let format = ObjectFormat::Sha1;
         let mut repo = Self {
             program: program.clone(),
             git_dir,
+            work_tree,
             identity,
-            format: ObjectFormat::Sha1,
+            format,
         };
-        let out = repo
-            .git()
-            .args(["rev-parse", "--show-object-format"])
-            .output()
-            .await?;
-        if out.trim_ascii() == b"sha256" {
-            repo.format = ObjectFormat::Sha256;
+        let settings = repo.git().args(["config", "-z", "--list"]).output().await?;
+        for setting in String::from_utf8_lossy(&settings).split('\0') {
+            match setting.split_once('\n') {
+                Some(("extensions.objectformat", "sha256")) => repo.format = ObjectFormat::Sha256,
+                Some(("core.bare", "true")) => repo.work_tree = None,
+                Some(("core.worktree", path)) => repo.work_tree = Some(repo.git_dir.join(path)),
+                _ => {}
+            }
         }
         Ok(repo)
     }
@@ -85,6 +90,7 @@ impl TrustedRepo {
             objects: self.git_dir.join("objects"),
             format: self.format,
             shallow: shallow.exists().then_some(shallow),
+            identity: self.identity,
         }
     }
 
@@ -92,8 +98,15 @@ impl TrustedRepo {
         Git::new(&self.program, &self.git_dir).identity(self.identity)
     }
 
-    /// The commit that a person's word for it names: a branch, a tag, `HEAD`, a full id.
+    /// The commit that a person's word for it names: a branch, a tag, `HEAD`, a full id. A branch comes before a tag
+    /// of the same name.
     pub async fn resolve(&self, name: &str) -> Result<Oid> {
+        if let Ok(branch) = RefName::from_branch(name)
+            && let Some(tip) = self.tip(&branch).await?
+            && branch.branch().is_some()
+        {
+            return Ok(tip);
+        }
         let spec = format!("{name}^{{commit}}");
         let ended = self
             .git()
@@ -193,11 +206,11 @@ impl TrustedRepo {
 
     /// The checkout that holds this branch, where there is one: the main one or a linked worktree.
     pub(crate) fn checkout_of(&self, branch: &RefName) -> Result<Option<Checkout>> {
-        let is_bare = self.git_dir.file_name().is_none_or(|name| name != ".git");
-        if !is_bare && head_is(&self.git_dir, branch) {
-            let work_tree = self.git_dir.parent().unwrap_or(Path::new("/")).to_owned();
+        if let Some(work_tree) = &self.work_tree
+            && head_is(&self.git_dir, branch)
+        {
             return Ok(Some(Checkout {
-                work_tree,
+                work_tree: work_tree.clone(),
                 git_dir: self.git_dir.clone(),
             }));
         }
@@ -245,27 +258,32 @@ fn linked_work_tree(git_dir: &Path) -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-/// Finds the directory of refs and objects without running git, so that nothing in the repository is run.
-fn find_git_dir(path: &Path) -> Result<PathBuf> {
+/// Finds the directory of refs and objects, and the main checkout, without running git: nothing in the repository is
+/// run.
+fn find_git_dir(path: &Path) -> Result<(PathBuf, Option<PathBuf>)> {
     let refused = || Refusal::NotARepository {
         path: path.to_owned(),
     };
     let path = fs::canonicalize(path).map_err(|_| refused())?;
     let dot_git = path.join(".git");
     let found = if dot_git.is_dir() {
-        dot_git
+        dot_git.clone()
     } else if dot_git.is_file() {
         linked_git_dir(&path, &dot_git).ok_or_else(refused)?
     } else {
         path.clone()
     };
     let found = fs::canonicalize(found).map_err(|_| refused())?;
-    let whole = found.join("HEAD").exists() && found.join("objects").is_dir();
-    if whole {
-        Ok(found)
-    } else {
-        Err(refused().into())
+    if !(found.join("HEAD").exists() && found.join("objects").is_dir()) {
+        return Err(refused().into());
     }
+    let is_linked = dot_git.is_file() && found.join("worktrees").is_dir();
+    let work_tree = match found.file_name() {
+        _ if dot_git.exists() && !is_linked => Some(path),
+        Some(name) if name == ".git" => found.parent().map(Path::to_owned),
+        _ => None,
+    };
+    Ok((found, work_tree))
 }
 
 /// Follows a `.git` file (a linked worktree or a submodule) to the common directory.
