@@ -23,6 +23,8 @@ use crate::{
 pub(crate) const PACK_TIME: Duration = Duration::from_secs(30 * 60);
 /// Packs of fewer objects are unpacked, as git itself does, so that small pushes do not pile up packs.
 const UNPACK_BELOW: u32 = 100;
+/// Larger packs are kept as they are: unpacking would compress everything again.
+const UNPACK_BELOW_BYTES: u64 = 4 << 20;
 
 /// A repository on this machine whose configuration its owner, a person, wrote.
 #[derive(Debug, Clone)]
@@ -190,7 +192,11 @@ impl TrustedRepo {
 
     /// Takes in the objects of a pack that was already checked. They become reachable only by a ref update.
     pub(crate) async fn ingest(&self, pack: File, objects: u32) -> Result<()> {
-        let verb: &[&str] = if objects < UNPACK_BELOW {
+        let size = pack
+            .metadata()
+            .map_err(Error::io("look at the size of a pack"))?
+            .len();
+        let verb: &[&str] = if objects < UNPACK_BELOW && size < UNPACK_BELOW_BYTES {
             &["unpack-objects", "-q"]
         } else {
             &["index-pack", "--stdin", "--fix-thin"]

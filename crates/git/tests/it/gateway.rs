@@ -2,10 +2,10 @@
 
 use std::{
     fs,
-    io::Write as _,
+    io::{Read as _, Write as _},
+    net::TcpStream,
     path::Path,
     process::{Command, Output},
-    time::Duration,
 };
 
 use bulkhead_git::{
@@ -32,18 +32,29 @@ fn raw_push(url: &str, token: &str, lines: &[String]) -> (String, String) {
 }
 
 fn post(url: &str, token: &str, body: &[u8]) -> (String, String) {
-    let mut child =
-        plain(Command::new("curl").args(["-s", "-w", "\n%{http_code}", "--data-binary", "@-"]))
-            .args(["-H", &format!("Authorization: Bearer {token}"), url])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-    child.stdin.take().unwrap().write_all(body).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let (body, code) = text.rsplit_once('\n').unwrap();
-    (code.to_owned(), body.to_owned())
+    post_with(url, token, body, "")
+}
+
+/// Sends one request by hand. Returns the status code, and the body with whatever frames its chunks.
+fn post_with(url: &str, token: &str, body: &[u8], headers: &str) -> (String, String) {
+    let (host, path) = url
+        .strip_prefix("http://")
+        .unwrap()
+        .split_once('/')
+        .unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let head = format!(
+        "POST /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+         Content-Length: {}\r\n{headers}\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
 }
 
 async fn push(world: &World, dir: &Path, specs: &[&str]) -> Output {
@@ -371,18 +382,11 @@ async fn r16_trees_with_a_git_directory_in_them_are_refused() {
 async fn a_hundred_megabytes_are_pushed_and_cloned_with_bounded_memory() {
     let world = World::new().await;
     let dir = world.workspace("ws").await;
-    let mut noise = fs::File::open("/dev/urandom").unwrap();
+    let noise = fs::File::open("/dev/urandom").unwrap();
     let mut file = fs::File::create(dir.join("big.bin")).unwrap();
-    std::io::copy(&mut std::io::Read::take(&mut noise, 100 << 20), &mut file).unwrap();
+    std::io::copy(&mut noise.take(100 << 20), &mut file).unwrap();
     let output = world.finish(&dir, &world.order()).await;
     assert!(output.status.success(), "{}", errors(&output));
-    let peak = fs::read_to_string("/proc/self/status").unwrap();
-    let peak: u64 = peak
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .and_then(|value| value.trim().strip_suffix(" kB")?.parse().ok())
-        .unwrap();
-    assert!(peak < 96 << 10, "the gateway's process took {peak} KiB");
     let again = world.path("again");
     fs::create_dir_all(&again).unwrap();
     let mut order = world.order();
@@ -393,8 +397,16 @@ async fn a_hundred_megabytes_are_pushed_and_cloned_with_bounded_memory() {
         fs::metadata(again.join("big.bin")).unwrap().len(),
         100 << 20
     );
-    let peak = fs::read_to_string("/proc/self/status").unwrap();
-    assert!(peak.contains("VmHWM"));
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    let peak_kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(
+        peak_kib < 96 << 10,
+        "the gateway's process took {peak_kib} KiB"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -483,23 +495,9 @@ async fn compressed_requests_are_unpacked_within_bounds() {
         .output()
         .unwrap()
         .stdout;
-    let file = world.path("bomb");
-    fs::write(&file, bomb).unwrap();
-    let answer = plain(Command::new("curl").args(["-s", "-o", "/dev/null", "-w", "%{http_code}"]))
-        .args([
-            "-H",
-            &format!("Authorization: Bearer {TOKEN}"),
-            "-H",
-            "Content-Encoding: gzip",
-        ])
-        .args([
-            "--data-binary",
-            &format!("@{}", file.display()),
-            &format!("{}/git/repo.git/git-upload-pack", world.url),
-        ])
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8_lossy(&answer.stdout), "413");
+    let url = format!("{}/git/repo.git/git-upload-pack", world.url);
+    let (code, _) = post_with(&url, TOKEN, &bomb, "Content-Encoding: gzip\r\n");
+    assert_eq!(code, "413");
 }
 
 #[tokio::test]
@@ -569,5 +567,4 @@ async fn r1_the_workflow_is_read_from_the_commit_and_never_through_a_link() {
         .await
         .unwrap_err();
     assert!(matches!(limited, Error::TooLarge { .. }), "{limited}");
-    tokio::time::sleep(Duration::ZERO).await;
 }
