@@ -42,7 +42,8 @@ pub struct Effect {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum Action {
-    /// Find an executor for this attempt. Whoever takes it commits `Claimed` before starting anything.
+    /// Find an executor for this attempt. Whoever takes it commits `Claimed` before starting anything;
+    /// where that is refused the run has moved on, and the dispatch is dropped.
     Dispatch {
         phase: PhaseName,
         phase_index: u32,

@@ -35,7 +35,8 @@
 //!   (or, where nothing was pushed, where the phase began): work that was not delivered is not done.
 //! - **PushConfirmed** is recovery's word that a recorded push landed and carries the phase's completing
 //!   commit, though its report was lost: the phase is done and is not run again (R14).
-//! - **LeaseLost** ends the attempt as lost; retries first, then it parks (R13).
+//! - **LeaseLost** ends the attempt as lost, and has it stopped, because silent is not gone; retries first,
+//!   then it parks (R13).
 //! - **CapReached** stops the attempt; a phase's cap parks it, a run's cap fails the run, since no phase
 //!   could help there.
 //! - **Approve** after a success makes the phase done and dispatches exactly the next one, once; the last

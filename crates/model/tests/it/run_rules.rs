@@ -196,10 +196,7 @@ fn check_stop(
         },
         None => None,
     };
-    let over = matches!(
-        event,
-        RunEvent::PhaseEnded { .. } | RunEvent::PushConfirmed { .. } | RunEvent::LeaseLost { .. }
-    );
+    let over = matches!(event, RunEvent::PhaseEnded { .. });
     let stopping = matches!(before.status, Status::Stopping { .. });
     let given_up = claimed(before).filter(|fence| claimed(after) != Some(*fence));
     match given_up {
