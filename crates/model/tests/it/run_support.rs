@@ -1,6 +1,6 @@
 //! Runs, events and answers to test with.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::LazyLock};
 
 use bulkhead_model::{
     CommitId, Digest, Fence, GateId,
@@ -61,11 +61,15 @@ pub(crate) fn approver(name: &str) -> Approver {
 }
 
 pub(crate) fn binding(run: &Run) -> Binding {
+    // Made once: the walk makes millions of bindings.
+    static DIGESTS: LazyLock<[Digest; 3]> =
+        LazyLock::new(|| ["diff", "next", "policy"].map(|part| Digest::of_bytes(part.as_bytes())));
+    let [diff, next, policy] = *DIGESTS;
     Binding {
         commit: run.head.clone(),
-        diff: Digest::of_bytes(b"diff"),
-        next: Digest::of_bytes(b"next"),
-        policy: Digest::of_bytes(b"policy"),
+        diff,
+        next,
+        policy,
     }
 }
 
@@ -296,7 +300,7 @@ fn events_at_gate(run: &Run, gate: GateId) -> Vec<RunEvent> {
         let RunEvent::Decision(mut void) = event.clone() else {
             unreachable!("a decision was made above");
         };
-        void.now.diff = Digest::of_bytes(b"another diff");
+        void.now.diff = void.now.next;
         events.extend([event, RunEvent::Decision(void)]);
     }
     events
