@@ -27,6 +27,7 @@ pub mod mask;
 pub mod outbox;
 mod phase;
 pub mod pushes;
+pub mod retention;
 pub mod runs;
 pub mod secrets;
 mod settings;
