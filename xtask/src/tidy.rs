@@ -17,9 +17,10 @@ const UNFINISHED: &[&str] = &[
     concat!("#[ig", "nore"),
 ];
 /// How a test says that it is no test but a program that other tests start.
-const HELPERS: [&str; 2] = [
+const HELPERS: [&str; 3] = [
     concat!("#[ig", "nore = \"the body of "),
     concat!("#[ig", "nore = \"run by "),
+    concat!("#[ig", "nore = \"started by "),
 ];
 /// Ways of reading the environment: only the command line and the programs around the crates do.
 const ENVIRONMENT: &[&str] = &["env::var(", "env::var_os(", "env::vars(", "env::vars_os("];
@@ -55,7 +56,7 @@ fn check_file(path: &str, text: &str, checkout: &str, findings: &mut Findings) {
         .iter()
         .fold(text.to_owned(), |text, helper| text.replace(helper, ""));
     for word in UNFINISHED {
-        add_lines(
+        add_words(
             path,
             &text_without_helpers,
             word,
@@ -144,6 +145,25 @@ fn cites(text: &str) -> bool {
         .iter()
         .any(|word| id(word) || id(&word.to_uppercase()))
         || words.windows(2).any(case)
+}
+
+/// As [`add_lines`], where the word stands alone, and is not a part of an escape's longer row of letters.
+fn add_words(path: &str, text: &str, word: &str, why: &str, findings: &mut Findings) {
+    let letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    let alone = |line: &str| {
+        line.match_indices(word).any(|(at, _)| {
+            let (before, after) = (&line[..at], &line[at + word.len()..]);
+            !(letter(before.chars().next_back())
+                || (word.ends_with('X') && letter(after.chars().next())))
+        })
+    };
+    for (index, _) in text.lines().enumerate().filter(|(_, line)| alone(line)) {
+        findings.add(
+            CHECK,
+            format!("{path}:{}", index + 1),
+            format!("`{word}` {why}"),
+        );
+    }
 }
 
 fn add_lines(path: &str, text: &str, word: &str, why: &str, findings: &mut Findings) {

@@ -3,5 +3,6 @@
 
 mod environment;
 mod program;
+mod sandbox_exec;
 mod secrets;
 mod usage;

@@ -1,4 +1,4 @@
-//! The DNS stub, asked by packets of our own.
+//! The DNS stub (D5), asked by packets of our own.
 
 use std::{net::SocketAddr, time::Duration};
 

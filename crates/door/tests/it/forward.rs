@@ -1,4 +1,4 @@
-//! Forwards from a port inside to a Unix socket outside.
+//! Forwards (D5) from a port inside to a Unix socket outside.
 
 use std::net::TcpListener as StdTcpListener;
 
