@@ -59,7 +59,7 @@ impl CleanCheckout {
         base: &Oid,
     ) -> Result<Option<Self>> {
         let trusted = repository.trusted();
-        let Some(at) = trusted.checkout_of(branch)? else {
+        let Some(at) = trusted.checkout_of(branch).await? else {
             return Ok(None);
         };
         let refused = |why: &str| Refusal::CheckoutNeedsMore {

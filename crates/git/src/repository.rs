@@ -138,7 +138,7 @@ impl Repository {
     /// Makes the run's branch at `commit`, upstream first. Making it again at the same commit changes nothing.
     pub async fn create_branch(&self, branch: &RefName, commit: &Oid) -> Result<()> {
         let _changing = self.publish_lock().await;
-        if let Some(checkout) = self.trusted().checkout_of(branch)? {
+        if let Some(checkout) = self.trusted().checkout_of(branch).await? {
             let reference = branch.to_string();
             return Err(Refusal::CheckedOut {
                 reference,

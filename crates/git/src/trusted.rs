@@ -210,10 +210,11 @@ impl TrustedRepo {
             .map(drop)
     }
 
-    /// The checkout that holds this branch, where there is one: the main one or a linked worktree.
-    pub(crate) fn checkout_of(&self, branch: &RefName) -> Result<Option<Checkout>> {
+    /// The checkout that holds this branch, where there is one: the main one or a linked worktree. A checkout whose
+    /// rebase began on the branch holds it too.
+    pub(crate) async fn checkout_of(&self, branch: &RefName) -> Result<Option<Checkout>> {
         if let Some(work_tree) = &self.work_tree
-            && head_is(&self.git_dir, branch)
+            && self.holds(&self.git_dir, branch).await?
         {
             return Ok(Some(Checkout {
                 work_tree: work_tree.clone(),
@@ -228,13 +229,31 @@ impl TrustedRepo {
             let git_dir = entry
                 .map_err(Error::io("list the repository's worktrees"))?
                 .path();
-            if head_is(&git_dir, branch)
-                && let Some(work_tree) = linked_work_tree(&git_dir)
+            if let Some(work_tree) = linked_work_tree(&git_dir)
+                && self.holds(&git_dir, branch).await?
             {
                 return Ok(Some(Checkout { work_tree, git_dir }));
             }
         }
         Ok(None)
+    }
+
+    /// Asks git, because where `HEAD` is kept depends on how the repository stores refs.
+    async fn holds(&self, git_dir: &Path, branch: &RefName) -> Result<bool> {
+        for rebase in ["rebase-merge/head-name", "rebase-apply/head-name"] {
+            if fs::read_to_string(git_dir.join(rebase))
+                .is_ok_and(|name| name.trim() == branch.as_str())
+            {
+                return Ok(true);
+            }
+        }
+        let git = Git::new(&self.program, git_dir).identity(self.identity);
+        let ended = git.args(["symbolic-ref", "--quiet", "HEAD"]).run().await?;
+        match ended.code() {
+            Some(0) => Ok(ended.success()?.trim_ascii() == branch.as_str().as_bytes()),
+            Some(1) => Ok(false),
+            _ => Err(ended.failure()),
+        }
     }
 }
 
@@ -246,11 +265,6 @@ pub(crate) fn ref_moved(reference: &RefName, old: &Oid, found: Option<&Oid>) -> 
         found: words(found),
     }
     .into()
-}
-
-fn head_is(git_dir: &Path, branch: &RefName) -> bool {
-    fs::read_to_string(git_dir.join("HEAD"))
-        .is_ok_and(|head| head.strip_prefix("ref:").map(str::trim) == Some(branch.as_str()))
 }
 
 fn linked_work_tree(git_dir: &Path) -> Option<PathBuf> {

@@ -9,7 +9,8 @@ use std::{
 };
 
 use bulkhead_git::{
-    Error, GitProgram, Oid, Push, Recovery, RefName, Refusal, Repository, Served, Source, inside,
+    Error, GitProgram, LandRequest, LandStyle, Landed, Oid, Push, Recovery, RefName, Refusal,
+    Repository, Served, Source, inside,
 };
 
 use crate::support::{
@@ -567,4 +568,56 @@ async fn r1_the_workflow_is_read_from_the_commit_and_never_through_a_link() {
         .await
         .unwrap_err();
     assert!(matches!(limited, Error::TooLarge { .. }), "{limited}");
+}
+
+/// SHA-256 objects, and where git knows them, refs in tables: cloning, pushing and landing in the checkout work.
+#[tokio::test(flavor = "multi_thread")]
+async fn r15_other_object_and_ref_formats_work_from_clone_to_landing() {
+    for format in ["--object-format=sha256", "--ref-format=reftable"] {
+        let dir = tempfile::TempDir::new().unwrap();
+        let user = dir.path().join("user");
+        fs::create_dir_all(&user).unwrap();
+        if !try_git(&user, &["init", "-q", "-b", "main", format])
+            .status
+            .success()
+        {
+            assert_eq!(
+                format, "--ref-format=reftable",
+                "only old versions of git lack a format, and only this one"
+            );
+            continue;
+        }
+        user_repo(&user);
+        let world = World::over(dir, Source::Local).await;
+        let ws = world.workspace("ws").await;
+        fs::write(ws.join("work"), "work\n").unwrap();
+        let output = world.finish(&ws, &world.order()).await;
+        assert!(output.status.success(), "{format}: {}", errors(&output));
+        let request = LandRequest {
+            branch: branch(),
+            expected: world.tip().await,
+            into: RefName::from_branch("main").unwrap(),
+            style: LandStyle::Merge,
+            message: "Land".to_owned(),
+            committer_name: "Ann".to_owned(),
+            committer_email: "ann@example.org".to_owned(),
+            now_s: 1_790_000_000,
+        };
+        let landed = world.repository.land(&request).await.unwrap();
+        assert!(
+            matches!(
+                landed,
+                Landed::Moved {
+                    checkout_updated: true,
+                    ..
+                }
+            ),
+            "{format}: {landed:?}"
+        );
+        assert_eq!(
+            fs::read_to_string(world.path("user/work")).unwrap(),
+            "work\n"
+        );
+        assert_eq!(git(&world.path("user"), &["status", "--porcelain"]), "");
+    }
 }

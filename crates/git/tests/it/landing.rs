@@ -7,7 +7,7 @@ use bulkhead_git::{
 };
 use tempfile::TempDir;
 
-use crate::support::{BRANCH, branch, commit_all, git, user_repo};
+use crate::support::{BRANCH, branch, commit_all, git, try_git, user_repo};
 
 struct Run {
     dir: TempDir,
@@ -223,6 +223,26 @@ async fn r15_a_busy_checkout_and_a_branch_that_moved_are_refused() {
         matches!(error.refusal(), Some(Refusal::RefMoved { .. })),
         "{error}"
     );
+}
+
+/// A rebase takes `HEAD` off its branch and moves the branch at its end: landing must not move it meanwhile.
+#[tokio::test]
+async fn r15_a_branch_that_is_being_rebased_is_left_alone() {
+    let run = Run::new(&GitProgram::default()).await;
+    let user = run.user();
+    git(&user, &["branch", "-q", "other"]);
+    let base = run.move_base("shared.txt", "mine\n");
+    git(&user, &["checkout", "-q", "other"]);
+    fs::write(user.join("shared.txt"), "theirs\n").unwrap();
+    commit_all(&user, "theirs");
+    git(&user, &["checkout", "-q", "main"]);
+    assert!(!try_git(&user, &["rebase", "-q", "other"]).status.success());
+    let error = run.land(LandStyle::Merge).await.unwrap_err();
+    assert!(
+        matches!(error.refusal(), Some(Refusal::CheckoutNeedsMore { .. })),
+        "{error}"
+    );
+    assert_eq!(git(&user, &["rev-parse", "main"]), base.as_str());
 }
 
 /// Root lands for a user: what it writes belongs to that user, who can go on working (and needs no trust setting).
