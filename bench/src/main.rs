@@ -1,3 +1,42 @@
-//! Measures the built-in sandbox against others.
+//! The benchmarks: Bulkhead beside its peers, in one run, on the same limits.
+//!
+//! Each command prints a table and, with `--write`, puts it into `bench/RESULTS.md` under its heading, with the machine,
+//! the date and the command that makes it again. Rounds are interleaved: every contender runs once a round, so that
+//! what disturbs the machine disturbs all of them alike, and the ratios hold where the figures do not.
 
-fn main() {}
+mod memory;
+mod peers;
+mod report;
+mod sandbox;
+mod stats;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Measure Bulkhead beside its peers", version)]
+struct Arguments {
+    /// Put the tables into bench/RESULTS.md as well.
+    #[arg(long, global = true)]
+    write: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Create → exit → all gone, against bwrap, crun, runc and docker.
+    Sandbox(sandbox::Options),
+    /// 200 sandboxes at once: errors, time, and memory per idle sandbox.
+    Many(memory::Options),
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let report = match arguments.what {
+        What::Sandbox(options) => sandbox::measure(options).await?,
+        What::Many(options) => memory::measure(options).await?,
+    };
+    report.publish(arguments.write)
+}

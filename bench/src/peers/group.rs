@@ -1,0 +1,107 @@
+//! Bubblewrap, with the cgroups that it does not make itself: version 1 groups, made before and removed after.
+
+use std::{
+    fs,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use anyhow::{Context, Result};
+
+use super::{CPU_MILLI, MEMORY_BYTES, PAYLOAD, PIDS, Peer, must_succeed};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+pub(super) struct Bubblewrap;
+
+impl Peer for Bubblewrap {
+    fn name(&self) -> String {
+        "bubblewrap + cgroups".to_owned()
+    }
+
+    fn run_once(&self) -> Result<()> {
+        let groups = Groups::make()?;
+        let mut command = Command::new("bwrap");
+        command
+            .args([
+                "--unshare-all",
+                "--die-with-parent",
+                "--new-session",
+                "--cap-drop",
+                "ALL",
+            ])
+            .args(["--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin"])
+            .args([
+                "--symlink",
+                "usr/lib",
+                "/lib",
+                "--symlink",
+                "usr/lib64",
+                "/lib64",
+            ])
+            .args([
+                "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", PAYLOAD,
+            ]);
+        groups.contain(&mut command);
+        must_succeed(&mut command)
+    }
+}
+
+struct Groups(Vec<PathBuf>);
+
+impl Groups {
+    fn make() -> Result<Self> {
+        let name = format!(
+            "bulkhead-bench-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let groups: Vec<PathBuf> = ["memory", "pids", "cpu"]
+            .iter()
+            .map(|controller| Path::new("/sys/fs/cgroup").join(controller).join(&name))
+            .collect();
+        for group in &groups {
+            fs::create_dir(group)
+                .with_context(|| format!("making {} (cgroup v1 is needed)", group.display()))?;
+        }
+        fs::write(
+            groups[0].join("memory.limit_in_bytes"),
+            MEMORY_BYTES.to_string(),
+        )?;
+        fs::write(groups[1].join("pids.max"), PIDS.to_string())?;
+        fs::write(
+            groups[2].join("cpu.cfs_quota_us"),
+            (CPU_MILLI * 100).to_string(),
+        )?;
+        Ok(Self(groups))
+    }
+
+    /// The child joins the groups before it becomes bubblewrap, so that all of it is counted.
+    fn contain(&self, command: &mut Command) {
+        let files: Vec<PathBuf> = self
+            .0
+            .iter()
+            .map(|group| group.join("cgroup.procs"))
+            .collect();
+        #[expect(
+            unsafe_code,
+            reason = "the child must join its groups between fork and exec"
+        )]
+        // SAFETY: this process is single-threaded while a peer runs, so the child may allocate and write files.
+        unsafe {
+            command.pre_exec(move || files.iter().try_for_each(|file| fs::write(file, "0")));
+        }
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        for group in &self.0 {
+            while fs::remove_dir(group).is_err() && group.exists() {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
