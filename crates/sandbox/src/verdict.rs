@@ -12,8 +12,11 @@ use bulkhead_model::outcome::{EndReason, Evidence, Outcome, ResourceUse};
 
 use crate::{cgroup::Counters, process::ExitStatus, sandbox::Cause};
 
-/// A file system with less room than this refuses the next write of any size worth mentioning.
-const FULL_BELOW_BYTES: u64 = 64 << 10;
+/// A file system is full below this share of its size: ext4 keeps room for its own books while data waits to be written,
+/// so a write is refused before the last block is taken (seen: 256 MiB refused with more than 64 KiB free).
+const FULL_BELOW_SHARE: u64 = 128;
+/// The bounds of that share.
+const FULL_BELOW_BYTES: std::ops::RangeInclusive<u64> = (64 << 10)..=(16 << 20);
 
 /// How full one of the sandbox's file systems was at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +31,9 @@ pub(crate) struct DiskUse {
 
 impl DiskUse {
     fn is_full(&self) -> bool {
-        self.free_bytes < FULL_BELOW_BYTES || (self.files > 0 && self.free_files == 0)
+        let (least, most) = FULL_BELOW_BYTES.into_inner();
+        let margin = (self.size_bytes / FULL_BELOW_SHARE).clamp(least, most);
+        self.free_bytes < margin || (self.files > 0 && self.free_files == 0)
     }
 
     fn evidence(&self) -> Evidence {
