@@ -18,6 +18,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -219,6 +220,19 @@ static void processes(void) {
 
 /* ---- files ---- */
 
+/* The sandbox may have made a directory of this name itself: then it is empty, or holds only the agent's home. */
+static void must_be_absent_or_bare(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int e = errno;
+    if (fd < 0) { line("host-path", 0, "%s: %s", path, strerror(e)); return; }
+    DIR *d = fdopendir(fd);
+    const char *found = d ? NULL : "a file";
+    for (struct dirent *entry; d && (entry = readdir(d));)
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, "agent")) found = entry->d_name;
+    line("host-path", found != NULL, "%s: %s", path, found ? found : "bare");
+    if (d) closedir(d); else close(fd);
+}
+
 static void files(void) {
     if (planted_file) {
         char path[600];
@@ -232,7 +246,7 @@ static void files(void) {
     }
     static const char *absent[] = {"/root", "/home", "/boot", "/srv", "/mnt", "/media", "/opt/wheels", "/var/lib", "/var/run/docker.sock",
         "/run/docker.sock", "/run/systemd", "/run/dbus", "/etc/shadow", "/etc/sudoers", "/etc/ssh", "/etc/machine-id", "/old", NULL};
-    for (int i = 0; absent[i]; i++) must_not_open("host-path", absent[i], O_RDONLY);
+    for (int i = 0; absent[i]; i++) must_be_absent_or_bare(absent[i]);
     static const char *read_only[] = {"/usr/bin/x", "/usr/lib/x", "/etc/x", "/etc/ld.so.preload", "/etc/passwd", "/x", "/bin/x", "/proc/x", "/sys/x", "/run/x", NULL};
     for (int i = 0; read_only[i]; i++) must_not_open("system-write", read_only[i], O_WRONLY | O_CREAT);
     must_fail("chmod-system", chmod("/usr/bin/env", 0777));
@@ -265,6 +279,14 @@ static void devices(void) {
 
 /* ---- kernel surface ---- */
 
+static void must_not_write(const char *name, const char *path, const char *text) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : write(fd, text, strlen(text));
+    int e = errno;
+    if (fd >= 0) close(fd);
+    line(name, n > 0, "%s: %s", path, n > 0 ? "written" : strerror(e));
+}
+
 static void kernel_files(void) {
     static const char *masked[] = {"/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/sched_debug", 
         "/proc/sysrq-trigger", "/proc/acpi", "/proc/scsi", "/proc/kpagecount", "/proc/kpageflags", "/proc/vmallocinfo", NULL};
@@ -276,13 +298,15 @@ static void kernel_files(void) {
         line("proc-masked", n > 0, "%s: %zd bytes", masked[i], n);
     }
     static const char *settings[] = {"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sys/kernel/modprobe", "/proc/sys/vm/drop_caches", "/proc/sys/kernel/ns_last_pid",
-        "/proc/sys/net/ipv4/ip_forward", "/proc/sys/user/max_user_namespaces", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity", "/proc/self/uid_map",
+        "/proc/sys/net/ipv4/ip_forward", "/proc/sys/user/max_user_namespaces", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity",
         "/sys/kernel/uevent_helper", "/sys/kernel/mm/ksm/run", "/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/memory/release_agent", "/sys/fs/cgroup/unified/cgroup.procs", NULL};
     for (int i = 0; settings[i]; i++) must_not_open("kernel-setting-write", settings[i], O_WRONLY);
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : write(fd, "-1000", 5);
     line("oom-score-lower", n > 0, "wrote %zd bytes", n);
     if (fd >= 0) close(fd);
+    must_not_write("uid-map-write", "/proc/self/uid_map", "0 0 1\n");
+    must_not_write("gid-map-write", "/proc/self/gid_map", "0 0 1\n");
     must_not_open("sys-debug", "/sys/kernel/debug", O_RDONLY);
     must_not_open("sys-security", "/sys/kernel/security/lockdown", O_RDONLY);
     must_not_open("sys-firmware", "/sys/firmware", O_RDONLY);
@@ -360,7 +384,7 @@ static void system_calls(void) {
 /* ---- network ---- */
 
 static void must_not_connect(const char *name, int family, const char *ip, int port) {
-    fflush(stdout);
+    int loopback = planted_port && port == planted_port;
     struct sockaddr_in a4 = {.sin_family = AF_INET, .sin_port = htons(port)};
     struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     inet_pton(AF_INET, ip, &a4.sin_addr);
@@ -369,7 +393,14 @@ static void must_not_connect(const char *name, int family, const char *ip, int p
     if (s < 0) { line(name, 0, "no socket: %s", strerror(errno)); return; }
     int r = family == AF_INET ? connect(s, (void *)&a4, sizeof a4) : connect(s, (void *)&a6, sizeof a6);
     int e = errno;
-    /* A packet that leaves is already a breach: with no route the kernel refuses at once. */
+    if (r < 0 && e == EINPROGRESS && loopback) { /* loopback answers at once, if late under load */
+        struct pollfd p = {.fd = s, .events = POLLOUT};
+        socklen_t size = sizeof e;
+        poll(&p, 1, 5000);
+        getsockopt(s, SOL_SOCKET, SO_ERROR, &e, &size);
+        r = e ? -1 : 0;
+    }
+    /* Elsewhere a packet that leaves is already a breach: with no route the kernel refuses at once. */
     line(name, r == 0 || e == EINPROGRESS, "%s port %d: %s", ip, port, r == 0 ? "connected" : strerror(e));
     close(s);
 }
@@ -472,7 +503,7 @@ static void scan_tree(const char *dir, int depth, char *hits, size_t cap) {
 static void secrets(void) {
     if (!canary_len) return;
     char hits[300] = "";
-    static const char *roots[] = {"/proc", "/run", "/tmp", "/dev", "/etc", "/var", "/workspace", "/home", "/sys", NULL};
+    static const char *roots[] = {"/tmp", "/proc", "/run", "/dev", "/etc", "/var", "/workspace", "/home", "/sys", NULL};
     for (int i = 0; roots[i]; i++) scan_tree(roots[i], 0, hits, sizeof hits);
     line("executor-secrets", hits[0] != 0, "%zu files read, found in:%s", scanned, hits);
 }

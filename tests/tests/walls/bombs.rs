@@ -162,10 +162,14 @@ async fn case_18_cancelling_ends_a_deaf_process() {
 #[tokio::test]
 async fn a_log_bomb_of_ten_gigabytes_is_drained() {
     const BYTES: u64 = 10_000_000_000;
+    let patient = Limits {
+        time_ms: 600_000,
+        ..small_limits()
+    };
     let yard = Yard::new().await;
     let sandbox = yard
         .engine
-        .create(yard.plan(small_limits(), Workspace::Tmpfs))
+        .create(yard.plan(patient, Workspace::Tmpfs))
         .await
         .unwrap();
     let mut process = sandbox

@@ -32,9 +32,9 @@ impl Planted {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::write(dir.path().join("file"), "a file of the host").unwrap();
         let secret = format!("canary-{}", uuid::Uuid::now_v7().simple());
         let abstract_name = format!("bulkhead-test-{}", uuid::Uuid::now_v7().simple());
+        fs::write(dir.path().join("file"), &secret).unwrap();
         let socket = UnixListener::bind(dir.path().join("socket")).unwrap();
         fs::set_permissions(dir.path().join("socket"), fs::Permissions::from_mode(0o777)).unwrap();
         Self {
