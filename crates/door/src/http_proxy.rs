@@ -119,6 +119,13 @@ async fn forward(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<B
         return bad_request("the URL of this request cannot be sent on");
     };
     match exchange(request, link, shared).await {
+        // Nothing was asked to switch, so whatever follows such an answer is not HTTP.
+        Ok(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => words(
+            StatusCode::BAD_GATEWAY,
+            format!(
+                "{target} switched protocols without being asked; WebSockets go through CONNECT"
+            ),
+        ),
         Ok(Ok(response)) => pass_back(response, shared),
         Ok(Err(error)) => {
             debug!(%error, %target, "an upstream failed");
@@ -214,9 +221,13 @@ fn failure(error: &EgressError) -> Response<Body> {
 fn refusal(decision: &Decision) -> String {
     use bulkhead_egress::Why;
     let Decision { host, port, why } = decision;
+    let place = match port {
+        0 => host.clone(),
+        port => format!("{host}:{port}"),
+    };
     let remedy = match why {
         Why::NoRule | Why::PortNotAllowed { .. } => format!(
-            "To allow it, someone who may change the workflow adds `{host}:{port}` to this phase's network allow-list on the base branch (with `bulkhead sandbox exec`: `--allow {host}:{port}`)."
+            "To allow it, someone who may change the workflow adds `{place}` to this phase's network allow-list on the base branch (with `bulkhead sandbox exec`: `--allow {place}`)."
         ),
         Why::Address { .. } | Why::Peer { .. } => format!(
             "Only the operator of Bulkhead can permit a private network, by naming `{host}` in the configuration; a rule must name it as well."
@@ -224,7 +235,7 @@ fn refusal(decision: &Decision) -> String {
         Why::AddressLiteral => "Give the machine a name, and allow the name.".to_owned(),
         _ => "No rule can allow this.".to_owned(),
     };
-    format!("Bulkhead refused {host}:{port}: {why}. {remedy}")
+    format!("Bulkhead refused {place}: {why}. {remedy}")
 }
 
 fn chain(error: &EgressError) -> String {

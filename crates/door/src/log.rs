@@ -50,7 +50,10 @@ pub struct DecisionRecord {
 impl fmt::Display for DecisionRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = if self.allowed { "allowed" } else { "refused" };
-        write!(f, "{verb} {}:{}: {}", self.host, self.port, self.why)?;
+        match self.port {
+            0 => write!(f, "{verb} {}: {}", self.host, self.why)?,
+            port => write!(f, "{verb} {}:{port}: {}", self.host, self.why)?,
+        }
         match self.count {
             1 => Ok(()),
             count => write!(f, " ({count} times)"),

@@ -104,9 +104,7 @@ pub(super) fn rewrite(
     strip(fields, &asked.tokens);
     // What is compressed cannot be searched for the credential.
     fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    let (name, value) = upstream.header().ok_or(Problem::Unsendable)?;
-    fields.insert(name, value);
-    Ok(())
+    upstream.authorize(fields).ok_or(Problem::Unsendable)
 }
 
 /// Takes out credentials and all that tells about the sandbox's side, and the token wherever else it is.

@@ -1,14 +1,13 @@
 //! What the operator configures per model API.
 
-use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
+use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use url::Url;
 use zeroize::Zeroizing;
 
 /// The header field in which an upstream wants its credential.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeaderForm {
     /// `x-api-key: KEY`
     XApiKey,
@@ -16,6 +15,10 @@ pub enum HeaderForm {
     Bearer,
     /// `x-goog-api-key: KEY`
     XGoogApiKey,
+    /// Another field, whose whole value is the credential (`api-key`, say).
+    Other(HeaderName),
+    /// None at all: a model of one's own that asks for no key. The credential is not looked at.
+    None,
 }
 
 /// Whose form the gateway's own errors take, so that the agent's client library can read them.
@@ -71,8 +74,8 @@ impl ModelUpstream {
             style,
             credential,
         };
-        match upstream.header() {
-            Some(_) => Ok(upstream),
+        match upstream.authorize(&mut HeaderMap::new()) {
+            Some(()) => Ok(upstream),
             None => Err(ModelUpstreamError::Credential(name.to_owned())),
         }
     }
@@ -106,23 +109,26 @@ impl ModelUpstream {
         &self.name
     }
 
-    /// The header field that carries the credential; None where the credential is no field's value.
-    pub(super) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+    /// Adds the credential to a request. None where it is no header field's value.
+    pub(super) fn authorize(&self, fields: &mut HeaderMap) -> Option<()> {
         let credential = self.credential.expose_secret();
-        if credential.trim().is_empty() || credential.trim() != credential {
-            return None;
-        }
-        let (name, value) = match self.form {
+        let (name, value) = match &self.form {
+            HeaderForm::None => return Some(()),
             HeaderForm::XApiKey => (HeaderName::from_static("x-api-key"), credential.to_owned()),
             HeaderForm::Bearer => (AUTHORIZATION, format!("Bearer {credential}")),
             HeaderForm::XGoogApiKey => (
                 HeaderName::from_static("x-goog-api-key"),
                 credential.to_owned(),
             ),
+            HeaderForm::Other(name) => (name.clone(), credential.to_owned()),
         };
+        if credential.is_empty() || credential.trim() != credential {
+            return None;
+        }
         let mut value = HeaderValue::from_str(&Zeroizing::new(value)).ok()?;
         value.set_sensitive(true);
-        Some((name, value))
+        fields.insert(name, value);
+        Some(())
     }
 }
 

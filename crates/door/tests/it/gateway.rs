@@ -85,6 +85,13 @@ impl Way {
                     HeaderForm::XApiKey,
                     ApiStyle::Anthropic,
                 ),
+                make("open", &base, HeaderForm::None, ApiStyle::OpenAi),
+                make(
+                    "azure",
+                    &base,
+                    HeaderForm::Other(http::HeaderName::from_static("api-key")),
+                    ApiStyle::OpenAi,
+                ),
                 make(
                     "gone",
                     "https://gone.test.com:9/",
@@ -221,6 +228,24 @@ async fn the_token_is_replaced_by_the_credential_wherever_it_stands() {
     }
 }
 
+#[tokio::test]
+async fn an_upstream_may_want_another_field_or_no_credential() {
+    let way = Way::new().await;
+    let fields = format!("Authorization: Bearer {TOKEN}\r\n");
+    let other = way.ask("GET /model/azure/show", &fields).await;
+    assert!(
+        other.contains(&format!("api-key: {}", "*".repeat(CREDENTIAL.len()))),
+        "{other}"
+    );
+    let none = way.ask("GET /model/open/show", &fields).await;
+    assert!(
+        none.starts_with("HTTP/1.1 200")
+            && !none.contains("api-key")
+            && !none.contains("authorization"),
+        "{none}"
+    );
+}
+
 /// H7: cookies, account names and the repeated credential stay out; the rest comes through.
 #[tokio::test]
 async fn responses_are_freed_of_what_must_not_enter() {
@@ -277,7 +302,7 @@ async fn errors_speak_the_language_of_the_api_and_name_the_remedy() {
             "GET /model/unknown/v1/models",
             &good,
             "404",
-            vec!["anthropic, fake, forbidden"],
+            vec!["anthropic, azure, fake, forbidden"],
         ),
         (
             "GET /model/unknown/v1/models",

@@ -2,6 +2,7 @@
 
 use bulkhead_egress::{Scheme, Target, Why};
 use bulkhead_model::network::HostError;
+use proptest::prelude::*;
 
 use crate::support::{decide, rules, silent, strict};
 
@@ -265,4 +266,32 @@ fn tabs_and_line_breaks_cannot_split_a_host() {
     assert!(Target::from_authority("good.com\r\n:443").is_err());
     assert!(Target::from_authority("good.com/:443").is_err());
     assert!(Target::from_authority("good.com#:443").is_err());
+}
+
+proptest! {
+    /// Whatever text, no panic; and what is allowed has, for an independent reader of URLs, the allowed host.
+    #[test]
+    fn what_is_allowed_leads_to_the_allowed_host(text in "(https://|//|http:|/|\\\\|@|:|443|good|evil|\\.|com|\\[|\\]|#|\\?|%2e|%40|x){1,12}") {
+        let Ok(target) = Target::from_url(&text, &[Scheme::Https]) else {
+            return Ok(());
+        };
+        let allowed = target.to_string() == "good.com:443";
+        if allowed {
+            let rest = text.trim_start_matches("https:").trim_start_matches(['/', '\\']);
+            let authority = rest.split(['/', '\\', '?', '#']).next().unwrap();
+            let host = authority.replace("%2e", ".");
+            let host = host.trim_end_matches(":443").trim_end_matches(':').trim_end_matches('.');
+            prop_assert_eq!(host, "good.com", "{}", text);
+        }
+        prop_assert!(Target::from_authority(&text).is_err() || !text.contains('@'));
+    }
+
+    /// The text of an authority is read or refused, never more than once differently.
+    #[test]
+    fn any_authority_is_read_or_refused(text in "\\PC{0,60}") {
+        if let Ok(target) = Target::from_authority(&text) {
+            prop_assert_eq!(Target::from_authority(&target.to_string()).unwrap(), target);
+        }
+        let _ = Target::from_url(&text, Scheme::WEB);
+    }
 }

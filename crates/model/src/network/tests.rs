@@ -177,6 +177,23 @@ fn every_preset_is_made_of_rules_and_sorted() {
     assert!(PRESETS.is_sorted_by_key(|preset| preset.name));
 }
 
+/// The table of `docs/network.md` is this one.
+#[test]
+fn the_documentation_lists_every_preset_as_it_is() {
+    let page = include_str!("../../../../docs/network.md");
+    for preset in PRESETS {
+        let short = |entry: &&str| format!("`{}`", entry.strip_suffix(":443").unwrap_or(entry));
+        let rules: Vec<_> = preset.entries.iter().map(short).collect();
+        let row = format!(
+            "| `{}` ({}) | {} |",
+            preset.name,
+            preset.about,
+            rules.join(", ")
+        );
+        assert!(page.contains(&row), "docs/network.md lacks the row\n{row}");
+    }
+}
+
 #[test]
 fn a_list_joins_presets_and_rules_once() {
     let policy = NetworkPolicy::from_list(["preset:pypi", "pypi.org", "good.com:80"]).unwrap();
