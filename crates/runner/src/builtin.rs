@@ -14,7 +14,7 @@ mod phase;
 mod process;
 mod relay;
 
-use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Instant};
+use std::{ffi::OsString, io, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use bulkhead_model::PhaseOrder;
@@ -92,9 +92,7 @@ impl Executor for BuiltinExecutor {
             return Err(StartError::ShuttingDown);
         }
         let key = PhaseKey::of(&order);
-        let hold = self
-            .leases
-            .hold(key.clone(), Arc::clone(&sink), Instant::now());
+        let hold = self.leases.hold(key.clone(), Arc::clone(&sink));
         let (process, socket) = SessionProcess::spawn(&self.config, &key, &self.journal)?;
         let (stop, stopped) = watch::channel(None);
         let phase = Phase {

@@ -28,6 +28,11 @@ pub trait Executor: Send + Sync + 'static {
     /// processes, sandboxes, control groups, directories. Safe to repeat (cases 6 and 25).
     async fn sweep(&self, alive: &[PhaseKey]) -> Vec<Orphan>;
 
+    /// What this executor's machine can isolate, and the remedy for what it cannot, for people.
+    async fn isolation(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+
     /// Ends every phase and waits until nothing of them is left.
     async fn shutdown(&self);
 }

@@ -8,13 +8,16 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, mpsc},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use futures::future::join_all;
-use tokio::{runtime, sync::watch};
+use tokio::{
+    runtime,
+    sync::{mpsc, watch},
+};
 
 use crate::{PhaseKey, PhaseSink, SinkError};
 
@@ -27,14 +30,15 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// The thread that renews leases. Dropping it stops renewing.
 #[derive(Debug)]
 pub struct LeaseKeeper {
-    requests: mpsc::Sender<Request>,
+    /// Two messages per phase, so its length needs no other bound.
+    requests: mpsc::UnboundedSender<Request>,
 }
 
 /// A lease that is being kept; dropping it lets go of the lease.
 #[derive(Debug)]
 pub struct Hold {
     key: PhaseKey,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::UnboundedSender<Request>,
     lost: watch::Receiver<bool>,
 }
 
@@ -55,18 +59,19 @@ struct Held {
 
 impl LeaseKeeper {
     pub fn start() -> std::io::Result<Self> {
-        let (requests, inbox) = mpsc::channel();
+        let (requests, inbox) = mpsc::unbounded_channel();
         let runtime = runtime::Builder::new_current_thread()
             .enable_time()
             .build()?;
         thread::Builder::new()
             .name("lease-keeper".to_owned())
-            .spawn(move || keep(&inbox, &runtime))?;
+            .spawn(move || runtime.block_on(keep(inbox)))?;
         Ok(Self { requests })
     }
 
-    /// Keeps the lease of `key`, which was taken (or last renewed) at `asked`.
-    pub fn hold(&self, key: PhaseKey, sink: Arc<dyn PhaseSink>, asked: Instant) -> Hold {
+    /// Keeps the lease of `key`, which the sink's owner has taken.
+    pub fn hold(&self, key: PhaseKey, sink: Arc<dyn PhaseSink>) -> Hold {
+        let asked = sink.lease_asked();
         let (lost_tx, lost) = watch::channel(false);
         let held = Held {
             sink,
@@ -100,21 +105,25 @@ impl Drop for Hold {
     }
 }
 
-fn keep(inbox: &mpsc::Receiver<Request>, runtime: &runtime::Runtime) {
+/// The thread's whole life is one future, so that whatever a renewal leaves to its runtime (giving a database
+/// connection back, say) is done too.
+async fn keep(mut inbox: mpsc::UnboundedReceiver<Request>) {
     let mut held: HashMap<PhaseKey, Held> = HashMap::new();
     loop {
-        let wait = held.values().map(Held::due_in).min();
-        let request = match wait {
-            None => inbox
-                .recv()
-                .map_err(|_| mpsc::RecvTimeoutError::Disconnected),
-            Some(wait) => inbox.recv_timeout(wait),
+        let due_in = held.values().map(Held::due_in).min();
+        let due = async {
+            match due_in {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => std::future::pending().await,
+            }
         };
-        match request {
-            Ok(Request::Keep(key, lease)) => drop(held.insert(key, lease)),
-            Ok(Request::LetGo(key)) => drop(held.remove(&key)),
-            Err(mpsc::RecvTimeoutError::Timeout) => runtime.block_on(tend(&mut held)),
-            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+        tokio::select! {
+            request = inbox.recv() => match request {
+                Some(Request::Keep(key, lease)) => drop(held.insert(key, lease)),
+                Some(Request::LetGo(key)) => drop(held.remove(&key)),
+                None => return,
+            },
+            () = due => tend(&mut held).await,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a phase says, on its way to the control plane.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bulkhead_model::{PhaseEvent, Stream};
@@ -23,8 +23,11 @@ pub trait PhaseSink: Send + Sync + 'static {
     /// workers cannot starve it (case 1).
     async fn renew(&self) -> Result<(), SinkError>;
 
-    /// How long a lease lasts from the moment when a renewal was asked for.
+    /// How long a lease lasts from the moment when it was asked for.
     fn lease_ttl(&self) -> Duration;
+
+    /// When the lease was asked for, by this process's monotonic clock.
+    fn lease_asked(&self) -> Instant;
 }
 
 #[derive(Debug, thiserror::Error)]

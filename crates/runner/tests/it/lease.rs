@@ -25,7 +25,7 @@ fn key(fence: u64) -> PhaseKey {
 async fn case_1_a_busy_worker_does_not_starve_the_lease() {
     let keeper = LeaseKeeper::start().unwrap();
     let sink = Arc::new(FakeSink::default());
-    let hold = keeper.hold(key(1), Arc::clone(&sink) as _, Instant::now());
+    let hold = keeper.hold(key(1), Arc::clone(&sink) as _);
     let until = Instant::now() + 4 * TTL;
     // This is the test's only runtime thread, and it is busy for four leases.
     while Instant::now() < until {
@@ -42,7 +42,7 @@ async fn d2_a_refused_renewal_loses_the_lease() {
     let keeper = LeaseKeeper::start().unwrap();
     let sink = Arc::new(FakeSink::default());
     sink.stale.store(true, Ordering::SeqCst);
-    let hold = keeper.hold(key(1), sink, Instant::now());
+    let hold = keeper.hold(key(1), sink);
     tokio::time::timeout(10 * TTL, hold.lost()).await.unwrap();
 }
 
@@ -54,8 +54,8 @@ async fn d2_a_lease_that_cannot_be_renewed_is_lost_in_time() {
         let sink = Arc::new(FakeSink::default());
         sink.failing.store(failing, Ordering::SeqCst);
         sink.hanging.store(hanging, Ordering::SeqCst);
-        let asked = Instant::now();
-        let hold = keeper.hold(key(1), sink, asked);
+        let asked = sink.asked;
+        let hold = keeper.hold(key(1), sink);
         tokio::time::timeout(20 * TTL, hold.lost()).await.unwrap();
         assert!(asked.elapsed() >= TTL, "given up before the lease ran out");
     }
@@ -65,9 +65,11 @@ async fn d2_a_lease_that_cannot_be_renewed_is_lost_in_time() {
 #[tokio::test]
 async fn d2_a_lease_found_expired_is_not_renewed() {
     let keeper = LeaseKeeper::start().unwrap();
-    let sink = Arc::new(FakeSink::default());
-    let long_ago = Instant::now().checked_sub(2 * TTL).unwrap();
-    let hold = keeper.hold(key(1), Arc::clone(&sink) as _, long_ago);
+    let sink = Arc::new(FakeSink {
+        asked: Instant::now().checked_sub(2 * TTL).unwrap(),
+        ..FakeSink::default()
+    });
+    let hold = keeper.hold(key(1), Arc::clone(&sink) as _);
     tokio::time::timeout(10 * TTL, hold.lost()).await.unwrap();
     assert_eq!(sink.renewals.load(Ordering::SeqCst), 0);
 }
@@ -79,8 +81,8 @@ async fn d2_a_hanging_renewal_does_not_hold_up_another() {
     let hanging = Arc::new(FakeSink::default());
     hanging.hanging.store(true, Ordering::SeqCst);
     let healthy = Arc::new(FakeSink::default());
-    let _doomed = keeper.hold(key(1), hanging, Instant::now());
-    let hold = keeper.hold(key(2), Arc::clone(&healthy) as _, Instant::now());
+    let _doomed = keeper.hold(key(1), hanging);
+    let hold = keeper.hold(key(2), Arc::clone(&healthy) as _);
     thread::sleep(4 * TTL);
     let lost = tokio::time::timeout(Duration::from_millis(20), hold.lost()).await;
     assert!(lost.is_err(), "the neighbour must still be held");
@@ -92,7 +94,7 @@ async fn d2_a_hanging_renewal_does_not_hold_up_another() {
 async fn d2_letting_go_ends_the_renewals() {
     let keeper = LeaseKeeper::start().unwrap();
     let sink = Arc::new(FakeSink::default());
-    drop(keeper.hold(key(1), Arc::clone(&sink) as _, Instant::now()));
+    drop(keeper.hold(key(1), Arc::clone(&sink) as _));
     thread::sleep(2 * TTL);
     assert_eq!(sink.renewals.load(Ordering::SeqCst), 0);
 }

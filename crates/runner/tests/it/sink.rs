@@ -5,7 +5,7 @@ use std::{
         Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -15,8 +15,8 @@ use bytes::Bytes;
 
 pub(crate) const TTL: Duration = Duration::from_millis(400);
 
-#[derive(Default)]
 pub(crate) struct FakeSink {
+    pub(crate) asked: Instant,
     pub(crate) renewals: AtomicU32,
     pub(crate) stale: AtomicBool,
     pub(crate) failing: AtomicBool,
@@ -24,6 +24,21 @@ pub(crate) struct FakeSink {
     pub(crate) log: Mutex<Vec<u8>>,
     pub(crate) events: Mutex<Vec<PhaseEvent>>,
     pub(crate) artifacts: Mutex<Vec<ArtifactChunk>>,
+}
+
+impl Default for FakeSink {
+    fn default() -> Self {
+        Self {
+            asked: Instant::now(),
+            renewals: AtomicU32::default(),
+            stale: AtomicBool::default(),
+            failing: AtomicBool::default(),
+            hanging: AtomicBool::default(),
+            log: Mutex::default(),
+            events: Mutex::default(),
+            artifacts: Mutex::default(),
+        }
+    }
 }
 
 impl FakeSink {
@@ -68,5 +83,9 @@ impl PhaseSink for FakeSink {
 
     fn lease_ttl(&self) -> Duration {
         TTL
+    }
+
+    fn lease_asked(&self) -> Instant {
+        self.asked
     }
 }
