@@ -63,6 +63,7 @@ pub(crate) const fn phase_status(status: PhaseStatus) -> &'static str {
         PhaseStatus::Running => "running",
         PhaseStatus::AtGate => "at its gate",
         PhaseStatus::Done => "done",
+        PhaseStatus::Dropped => "dropped",
     }
 }
 

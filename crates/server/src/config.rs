@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
+use bulkhead_git::GitProgram;
+use bulkhead_store::MasterKey;
 use secrecy::SecretString;
 use url::Url;
 
@@ -31,6 +33,13 @@ pub struct Config {
     /// The operator's outgoing HTTP proxy and certificate authority (R6).
     pub proxy: Option<Url>,
     pub ca_file: Option<PathBuf>,
+    /// Hosts on private networks that models and webhooks may be on. Exact names or addresses.
+    pub allow_private_hosts: Vec<String>,
+    /// Names besides loopback and addresses under which the API answers.
+    pub allowed_hosts: Vec<String>,
+    /// Where the master key comes from (D7).
+    pub master_key: MasterKey,
+    pub git: GitProgram,
     pub fail_points: FailPoints,
 }
 
@@ -94,6 +103,10 @@ impl Config {
             },
             proxy: None,
             ca_file: None,
+            allow_private_hosts: Vec::new(),
+            allowed_hosts: Vec::new(),
+            master_key: MasterKey::File,
+            git: GitProgram::default(),
             fail_points: FailPoints::default(),
         }
     }

@@ -1,21 +1,36 @@
 //! The control plane as its embedder holds it.
 
-use std::{path::Path, sync::Arc};
+mod keys;
+mod lists;
+mod live;
+mod moves;
 
-use bulkhead_model::{GateId, PhaseName, RunId, SecretName};
-use bulkhead_runner::{Executor, Orphan};
-use futures::stream::BoxStream;
-use secrecy::SecretString;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::Path, sync::Arc, time::Duration};
 
+use bulkhead_door::model::ModelGateway;
+use bulkhead_egress::{
+    AllowPrivate, DnsResolver, Egress, EgressConfig, Tls, TlsError, UpstreamProxy,
+};
+use bulkhead_git::Repository;
 pub use bulkhead_model::gate::Scope;
+use bulkhead_runner::{Executor, Orphan};
+use bulkhead_store::{Access, Store};
+use secrecy::SecretString;
+use tokio::net::{TcpListener, UnixListener};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Code, Config, DecisionRequest, DiffView, EventView, GateView, LandRequest, LandView, LogLine,
-    NewRun, News, Page, PauseRequest, Problem, RunQuery, RunView, SecretView, StopAllView,
-    TokenView,
+    Config, api, gateway, models, outbox,
+    phase::Phases,
+    plane::{HOLDER, Plane},
+    problem::chain,
+    reconcile,
+    repos::Repos,
+    retention,
 };
+
+/// How long tasks may take to end at a graceful stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,10 +45,12 @@ impl Caller {
     pub fn local() -> Self {
         Self {
             name: "local".to_owned(),
-            scopes: vec![Scope::Read, Scope::Run, Scope::Decide, Scope::Admin],
+            scopes: ALL_SCOPES.to_vec(),
         }
     }
 }
+
+pub(crate) const ALL_SCOPES: [Scope; 4] = [Scope::Read, Scope::Run, Scope::Decide, Scope::Admin];
 
 /// The control plane could not be brought up.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +59,22 @@ pub enum OpenError {
     Io {
         what: String,
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
+    #[error("cannot open the data directory {path}")]
+    Store {
+        path: String,
+        #[source]
+        source: bulkhead_store::Error,
+    },
+    #[error("cannot clear what git commands of an earlier life left")]
+    Git(#[source] bulkhead_git::Error),
+    #[error("cannot set up outgoing connections: {0}")]
+    Network(String),
+    #[error("cannot set up TLS for outgoing connections")]
+    Tls(#[source] TlsError),
+    #[error("cannot mend what an earlier life left: {0}")]
+    Recovery(String),
 }
 
 /// What was found at the start and mended.
@@ -60,193 +91,181 @@ pub struct Recovered {
 /// Runs, phases and gates, and what makes them move. Cheap to clone.
 #[derive(Clone)]
 pub struct ControlPlane {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    config: Config,
-    executor: Arc<dyn Executor>,
-}
-
-fn not_yet<T>() -> Result<T, Problem> {
-    Err(Problem::new(Code::Internal, "this part is not built yet"))
+    plane: Arc<Plane>,
 }
 
 impl ControlPlane {
     /// Opens the data directory. Nothing moves before [`ControlPlane::start`].
     pub async fn open(config: Config, executor: Arc<dyn Executor>) -> Result<Self, OpenError> {
-        let inner = Inner { config, executor };
+        private_dir(&config.run_dir)?;
+        let store = Store::open(&config.data_dir, Access::Server, config.master_key.clone())
+            .await
+            .map_err(|source| OpenError::Store {
+                path: config.data_dir.display().to_string(),
+                source,
+            })?;
+        let git_data = store.dir().git();
+        Repository::clear_scratch(&git_data).map_err(OpenError::Git)?;
+        let plane = Plane {
+            repos: Repos::new(config.git.clone(), git_data),
+            egress: egress(&config)?,
+            tls: tls(&config)?,
+            store,
+            executor,
+            phases: Phases::default(),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            config,
+        };
         Ok(Self {
-            inner: Arc::new(inner),
+            plane: Arc::new(plane),
         })
     }
 
     /// Mends what an earlier life left behind, then begins to work. Once.
     pub async fn start(&self) -> Result<Recovered, OpenError> {
-        let orphans = self.inner.executor.sweep(&[]).await;
+        let plane = &self.plane;
+        let orphans = plane.executor.sweep(&[]).await;
+        for orphan in &orphans {
+            tracing::warn!(kind = %orphan.kind, what = orphan.what, left = ?orphan.left, "found an orphan");
+        }
+        let recovery = |error: &dyn std::error::Error| OpenError::Recovery(chain(error));
+        plane
+            .store
+            .expire_leases_of(HOLDER)
+            .await
+            .map_err(|error| recovery(&error))?;
+        plane
+            .store
+            .free_claims()
+            .await
+            .map_err(|error| recovery(&error))?;
+        let listener = gateway::bind(&plane.config.run_dir).map_err(|source| OpenError::Io {
+            what: "the phase gateway's socket".to_owned(),
+            source,
+        })?;
+        let models = models::gateway(plane).map_err(|error| OpenError::Network(chain(&error)))?;
+        let done = reconcile::once(plane, reconcile::When::Start)
+            .await
+            .map_err(OpenError::Recovery)?;
+        self.spawn_workers(listener, models);
         Ok(Recovered {
+            dispatched_again: done.dispatched_again,
+            completed: done.completed,
             orphans,
-            ..Recovered::default()
         })
     }
 
-    /// Serves the HTTP API until `stop` is cancelled, then ends the open connections.
-    pub async fn serve(
-        &self,
-        listener: TcpListener,
-        stop: CancellationToken,
-    ) -> std::io::Result<()> {
-        drop(listener);
-        stop.cancelled().await;
-        Ok(())
+    fn spawn_workers(&self, listener: UnixListener, models: ModelGateway) {
+        let plane = &self.plane;
+        plane
+            .tasks
+            .spawn(gateway::serve(Arc::clone(plane), listener, models));
+        plane.tasks.spawn(outbox::work(Arc::clone(plane)));
+        plane.tasks.spawn(reconcile::on_timer(Arc::clone(plane)));
+        plane.tasks.spawn(retention::on_timer(Arc::clone(plane)));
+    }
+
+    /// Serves the HTTP API until `stop` is cancelled; live streams say `bye` and end.
+    pub async fn serve(&self, listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
+        let router = api::router(self.clone());
+        let closing = self.plane.closing.clone();
+        let stopped = async move {
+            stop.cancelled().await;
+            closing.cancel();
+        };
+        axum::serve(listener, router)
+            .with_graceful_shutdown(stopped)
+            .await
+    }
+
+    /// The API as a router, for those who serve it themselves.
+    pub fn router(&self) -> axum::Router {
+        api::router(self.clone())
     }
 
     /// Stops taking work, ends the phases in flight (they are dispatched again at the next start) and closes
     /// the store. `kill -9` in its place loses nothing either.
     pub async fn shutdown(&self) {
-        self.inner.executor.shutdown().await;
+        let plane = &self.plane;
+        plane.closing.cancel();
+        plane.executor.shutdown().await;
+        plane.tasks.close();
+        if tokio::time::timeout(STOP_PATIENCE, plane.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(left = plane.tasks.len(), "some tasks did not end in time");
+        }
+        plane.store.close().await;
     }
 
-    /// The first token: made once, at the first start, with every scope. None where it was made before; it
-    /// is in [`ControlPlane::first_token_path`] then, 0600, until somebody removes the file.
-    pub async fn first_token(&self) -> Result<Option<SecretString>, Problem> {
-        not_yet()
+    /// Whether the store answers and new work is taken.
+    pub(crate) async fn ready(&self) -> Result<(), String> {
+        if self.plane.closing.is_cancelled() {
+            return Err("the server is shutting down".to_owned());
+        }
+        let answered = self.plane.store.next_effect_due_ms().await;
+        answered.map(drop).map_err(|error| chain(&error))
     }
 
-    pub fn first_token_path(&self) -> std::path::PathBuf {
-        self.inner.config.data_dir.join("token")
+    /// What this machine can isolate.
+    pub(crate) async fn isolation(&self) -> serde_json::Value {
+        self.plane.executor.isolation().await
     }
 
-    pub async fn create_run(&self, _caller: &Caller, _new: NewRun) -> Result<RunView, Problem> {
-        not_yet()
+    pub(crate) fn allowed_hosts(&self) -> &[String] {
+        &self.plane.config.allowed_hosts
     }
 
-    pub async fn runs(&self, _query: RunQuery) -> Result<Page<RunView>, Problem> {
-        not_yet()
+    /// The socket at which sandboxes reach the phase gateway.
+    pub fn gateway_socket(&self) -> std::path::PathBuf {
+        gateway::socket(&self.plane.config.run_dir)
     }
+}
 
-    pub async fn run(&self, _run: RunId) -> Result<RunView, Problem> {
-        not_yet()
-    }
+fn private_dir(path: &Path) -> Result<(), OpenError> {
+    let made = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path);
+    made.map_err(|source| OpenError::Io {
+        what: format!("the directory {}", path.display()),
+        source,
+    })
+}
 
-    /// Everything that happens to a run from now on, beginning with what it is now; ends after the news that
-    /// it has ended.
-    pub fn follow(&self, _run: RunId) -> BoxStream<'static, Result<News, Problem>> {
-        Box::pin(futures::stream::empty())
-    }
+fn egress(config: &Config) -> Result<Egress, OpenError> {
+    let network = |error: &dyn std::error::Error| OpenError::Network(chain(error));
+    let proxy = config
+        .proxy
+        .as_ref()
+        .map(|url| SecretString::from(url.as_str()));
+    let upstream_proxy = proxy
+        .map(|url| UpstreamProxy::from_url(&url))
+        .transpose()
+        .map_err(|error| network(&error))?;
+    let local_models = config.models.values().filter(|model| model.allow_private);
+    let hosts = local_models.filter_map(|model| model.base_url.host_str());
+    let hosts = config
+        .allow_private_hosts
+        .iter()
+        .map(String::as_str)
+        .chain(hosts);
+    let allow_private = AllowPrivate::hosts(hosts).map_err(|error| network(&error))?;
+    let settings = EgressConfig {
+        allow_private,
+        upstream_proxy,
+        ..EgressConfig::default()
+    };
+    Ok(Egress::new(settings, DnsResolver::system()))
+}
 
-    /// A waiting gate, with the binding that an answer must carry.
-    pub async fn gate(&self, _run: RunId, _gate: GateId) -> Result<GateView, Problem> {
-        not_yet()
-    }
-
-    pub async fn decide(
-        &self,
-        _caller: &Caller,
-        _run: RunId,
-        _gate: GateId,
-        _request: DecisionRequest,
-    ) -> Result<RunView, Problem> {
-        not_yet()
-    }
-
-    pub async fn cancel(&self, _caller: &Caller, _run: RunId) -> Result<RunView, Problem> {
-        not_yet()
-    }
-
-    pub async fn pause(
-        &self,
-        _caller: &Caller,
-        _run: RunId,
-        _request: PauseRequest,
-    ) -> Result<RunView, Problem> {
-        not_yet()
-    }
-
-    pub async fn resume(&self, _caller: &Caller, _run: RunId) -> Result<RunView, Problem> {
-        not_yet()
-    }
-
-    /// Cancels every run that has not ended.
-    pub async fn stop_all(&self, _caller: &Caller) -> Result<StopAllView, Problem> {
-        not_yet()
-    }
-
-    /// The diff of one phase, or of the whole run.
-    pub async fn diff(&self, _run: RunId, _phase: Option<PhaseName>) -> Result<DiffView, Problem> {
-        not_yet()
-    }
-
-    /// Brings the run's branch into the base.
-    pub async fn land(
-        &self,
-        _caller: &Caller,
-        _run: RunId,
-        _request: LandRequest,
-    ) -> Result<LandView, Problem> {
-        not_yet()
-    }
-
-    /// The events of one attempt after `after` (0 for all); attempt 0 is the latest.
-    pub async fn events(
-        &self,
-        _run: RunId,
-        _phase: &PhaseName,
-        _attempt: u32,
-        _after: u64,
-    ) -> Result<Vec<EventView>, Problem> {
-        not_yet()
-    }
-
-    /// The masked log of one attempt after `after` (0 for all); attempt 0 is the latest.
-    pub async fn logs(
-        &self,
-        _run: RunId,
-        _phase: &PhaseName,
-        _attempt: u32,
-        _after: u64,
-    ) -> Result<Vec<LogLine>, Problem> {
-        not_yet()
-    }
-
-    pub async fn secrets(&self) -> Result<Vec<SecretView>, Problem> {
-        not_yet()
-    }
-
-    /// Sets a secret, or puts a new value in place of the old one.
-    pub async fn set_secret(
-        &self,
-        _caller: &Caller,
-        _name: &SecretName,
-        _value: SecretString,
-    ) -> Result<SecretView, Problem> {
-        not_yet()
-    }
-
-    pub async fn remove_secret(&self, _caller: &Caller, _name: &SecretName) -> Result<(), Problem> {
-        not_yet()
-    }
-
-    pub async fn tokens(&self) -> Result<Vec<TokenView>, Problem> {
-        not_yet()
-    }
-
-    pub async fn create_token(
-        &self,
-        _caller: &Caller,
-        _name: &str,
-        _scopes: &[Scope],
-        _expires_at_ms: Option<i64>,
-    ) -> Result<TokenView, Problem> {
-        not_yet()
-    }
-
-    pub async fn revoke_token(&self, _caller: &Caller, _id: &str) -> Result<(), Problem> {
-        not_yet()
-    }
-
-    /// Where the phase gateway listens.
-    pub fn run_dir(&self) -> &Path {
-        &self.inner.config.run_dir
-    }
+fn tls(config: &Config) -> Result<Tls, OpenError> {
+    let pem = config.ca_file.as_ref().map(fs::read).transpose();
+    let pem = pem.map_err(|source| OpenError::Io {
+        what: "the operator's certificate authorities".to_owned(),
+        source,
+    })?;
+    Tls::with_extra(pem.as_deref()).map_err(OpenError::Tls)
 }

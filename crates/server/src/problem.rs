@@ -1,6 +1,8 @@
 //! Every error that reaches a caller, in one form (RFC 9457): a code for programs, words for people, and the
 //! remedy where the caller can do something.
 
+use bulkhead_model::{ids::InvalidId, run::Refused};
+use bulkhead_store::{Error as StoreError, runs::ApplyError};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -131,6 +133,18 @@ impl Problem {
         self
     }
 
+    #[must_use]
+    pub(crate) fn request_id(mut self, id: &str) -> Self {
+        self.0.request_id = Some(id.to_owned());
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn findings(mut self, findings: Vec<String>) -> Self {
+        self.0.findings = findings;
+        self
+    }
+
     pub(crate) fn internal(error: &dyn std::error::Error) -> Self {
         Self::new(Code::Internal, chain(error))
     }
@@ -151,5 +165,50 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 impl From<ProblemBody> for Problem {
     fn from(body: ProblemBody) -> Self {
         Self(Box::new(body))
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let detail = chain(&error);
+        let code = match &error {
+            StoreError::NotFound { .. } => Code::NotFound,
+            StoreError::VersionConflict { .. } | StoreError::KeyReused { .. } => Code::Conflict,
+            StoreError::TooLarge { .. } => Code::TooLarge,
+            StoreError::WeakSecret { .. } => Code::InvalidInput,
+            _ if detail.contains("disk is full") || detail.contains("No space left") => {
+                Code::StorageFull
+            }
+            _ => Code::Internal,
+        };
+        Self::new(code, detail)
+    }
+}
+
+impl From<ApplyError> for Problem {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Store(error) => error.into(),
+            ApplyError::Refused(refused) => refused.into(),
+        }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let code = match &refused {
+            Refused::Void { .. } => Code::DecisionVoid,
+            Refused::NotAnApprover { .. } => Code::Forbidden,
+            Refused::NoSuchGate { .. } => Code::NotFound,
+            Refused::Comment { .. } => Code::InvalidInput,
+            _ => Code::Conflict,
+        };
+        Self::new(code, refused.to_string())
+    }
+}
+
+impl From<InvalidId> for Problem {
+    fn from(error: InvalidId) -> Self {
+        Self::new(Code::InvalidInput, error.to_string())
     }
 }

@@ -115,6 +115,8 @@ pub enum PhaseStatus {
     Running,
     AtGate,
     Done,
+    /// The run ended before it was done.
+    Dropped,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -137,13 +139,6 @@ pub struct SpentView {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub time_ms: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct CapsView {
-    pub cost_usd: Option<f64>,
-    pub turns: Option<u64>,
-    pub time_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -344,4 +339,15 @@ pub enum News {
         attempt: u32,
         line: LogLine,
     },
+}
+
+/// A named file that a phase handed on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ArtifactView {
+    pub name: String,
+    pub phase: String,
+    pub attempt: u32,
+    pub size_bytes: u64,
+    pub sha256: String,
+    pub created_at_ms: i64,
 }

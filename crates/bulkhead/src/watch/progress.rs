@@ -55,7 +55,7 @@ impl Progress {
                     ));
                 }
                 PhaseStatus::AtGate => self.flush(name),
-                PhaseStatus::Waiting | PhaseStatus::Held => {}
+                PhaseStatus::Waiting | PhaseStatus::Held | PhaseStatus::Dropped => {}
             }
         }
     }
