@@ -1,0 +1,6 @@
+//! What crosses crates: a crash at any moment, and whole runs end to end.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod crash;
+mod fake;
+mod repo;
