@@ -8,7 +8,7 @@ use crate::{
     gate::Decision,
     ids::{CommitId, Fence, GateId},
     outcome::EndReason,
-    run::state::{Cap, Spent},
+    run::spent::{Cap, Spent},
 };
 
 /// Something that happened, to be worked into the run by [`crate::run::step`].

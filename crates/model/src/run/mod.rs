@@ -56,6 +56,7 @@ mod effect;
 mod event;
 mod plan;
 mod refused;
+mod spent;
 mod state;
 mod step;
 
@@ -63,8 +64,6 @@ pub use effect::{Action, Effect, EffectId, Transition};
 pub use event::{Failure, PauseMode, PhaseEnd, RunEvent};
 pub use plan::{PhasePlan, Plan, PlanError, Repository, RunCaps};
 pub use refused::Refused;
-pub use state::{
-    Answered, Attempt, Cap, CapKind, CapScope, End, Gate, GateWhy, Phase, PhaseState, Push, Run,
-    Spent, Status,
-};
+pub use spent::{Cap, CapKind, CapScope, Spent};
+pub use state::{Answered, Attempt, End, Gate, GateWhy, Phase, PhaseState, Push, Run, Status};
 pub use step::step;

@@ -3,7 +3,7 @@
 use crate::{
     gate::{Answer, BindingPart},
     ids::{CommitId, Fence, GateId},
-    run::state::{Cap, End},
+    run::{spent::Cap, state::End},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -11,6 +11,10 @@ use super::{
 /// The longest value of one input.
 pub const INPUT_BYTES_MAX: usize = 64 << 10;
 
+/// The values of all inputs together: they are also variables of the phase's environment, which the
+/// kernel bounds.
+pub const INPUTS_BYTES_MAX: usize = 512 << 10;
+
 pub(crate) const FIELDS: &[&str] = &["description", "default", "required"];
 
 /// Why a run cannot start with what was said.
@@ -30,6 +34,8 @@ pub enum InputError {
     TooLong { name: String, size: usize },
     #[error("the input `{name}` holds a NUL character")]
     Nul { name: String },
+    #[error("the inputs have {size} bytes together; at most {INPUTS_BYTES_MAX} are taken")]
+    TooMuch { size: usize },
 }
 
 fn hint(nearest: &Option<String>) -> String {
@@ -63,29 +69,39 @@ impl Workflow {
             .collect();
         let mut values = BTreeMap::new();
         for (name, input) in &self.inputs {
-            let name = name.clone();
-            match (given.get(&name).or(input.default.as_ref()), input.presence) {
-                (Some(value), _) if value.len() > INPUT_BYTES_MAX => {
-                    let size = value.len();
-                    errors.push(InputError::TooLong { name, size });
+            match Self::value_of(name, input, given.get(name)) {
+                Ok(value) => {
+                    values.insert(name.clone(), value);
                 }
-                (Some(value), _) if value.contains('\0') => errors.push(InputError::Nul { name }),
-                (Some(value), _) => {
-                    values.insert(name, value.clone());
-                }
-                (None, Presence::Optional) => {
-                    values.insert(name, String::new());
-                }
-                (None, Presence::Required) => {
-                    let description = input.description.clone();
-                    errors.push(InputError::Missing { name, description });
-                }
+                Err(error) => errors.push(error),
             }
+        }
+        let size = values.values().map(String::len).sum();
+        if size > INPUTS_BYTES_MAX {
+            errors.push(InputError::TooMuch { size });
         }
         if errors.is_empty() {
             return Ok(values);
         }
         Err(errors)
+    }
+
+    /// The value of one input, if it is one.
+    fn value_of(name: &str, input: &Input, given: Option<&String>) -> Result<String, InputError> {
+        let name = name.to_owned();
+        match given.or(input.default.as_ref()) {
+            Some(value) if value.len() > INPUT_BYTES_MAX => {
+                let size = value.len();
+                Err(InputError::TooLong { name, size })
+            }
+            Some(value) if value.contains('\0') => Err(InputError::Nul { name }),
+            Some(value) => Ok(value.clone()),
+            None if input.presence == Presence::Optional => Ok(String::new()),
+            None => {
+                let description = input.description.clone();
+                Err(InputError::Missing { name, description })
+            }
+        }
     }
 }
 

@@ -23,7 +23,7 @@ mod units;
 
 pub use error::{Place, Problem, WorkflowError, nearest};
 pub(crate) use inputs::variable as input_variable;
-pub use inputs::{INPUT_BYTES_MAX, InputError};
+pub use inputs::{INPUT_BYTES_MAX, INPUTS_BYTES_MAX, InputError};
 pub use node::FILE_BYTES_MAX;
 pub use template::{Template, Values};
 pub use types::{

@@ -93,6 +93,7 @@ pub(super) fn read(text: &str) -> Result<Node, Problem> {
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough,
         merge_keys: serde_saphyr::MergeKeyPolicy::Error,
         strict_booleans: true,
+        reject_unsupported_tags: true,
         with_snippet: false,
     };
     let tree: Spanned<Value> =
@@ -105,6 +106,10 @@ fn syntax(error: &serde_saphyr::Error) -> Problem {
     // The parser repeats the place at the end of its sentence; it is printed in front already.
     let whole = error.without_snippet().to_string();
     let what = match whole.rfind(" at line ") {
+        _ if whole.contains("Documents {") => "it holds more than one document",
+        _ if whole.starts_with("budget breached") => {
+            "it is too large, too deep or repeats too much"
+        }
         Some(end) => &whole[..end],
         None => &whole,
     };

@@ -1,5 +1,7 @@
 //! The list of phases, and what holds between them.
 
+use std::collections::BTreeMap;
+
 use super::{
     Artifacts, PhaseCaps, PhaseSpec, WithoutRunner, WorkSpec,
     node::Value,
@@ -208,39 +210,58 @@ fn artifacts(reader: &mut Reader<'_>, fields: &Fields<'_>, earlier: &mut Earlier
     let Some(fields) = field.and_then(|field| reader.fields(&field, ARTIFACT_FIELDS)) else {
         return Artifacts::default();
     };
-    let mut artifacts = Artifacts::default();
-    if let Some(field) = fields.get("in") {
-        let known: Vec<_> = earlier.artifacts.iter().map(ArtifactName::as_str).collect();
-        for item in reader.list(&field) {
-            let Some(name) = reader.name::<ArtifactName>(&item) else {
-                continue;
-            };
-            if !earlier.artifacts.contains(&name) {
-                reader.unknown(&item, "artifact of an earlier phase", name.as_str(), &known);
-            } else if artifacts.r#in.contains(&name) {
-                reader.problem(&item, "it is listed twice");
-            } else {
-                artifacts.r#in.push(name);
+    // What comes in is read first: a phase cannot be handed what it makes itself.
+    let taken = fields.get("in");
+    let r#in = taken.map_or_else(Vec::new, |field| artifacts_in(reader, &field, earlier));
+    let made = fields.get("out");
+    let out = made.map_or_else(BTreeMap::new, |field| {
+        artifacts_out(reader, &field, earlier)
+    });
+    Artifacts { out, r#in }
+}
+
+fn artifacts_in(
+    reader: &mut Reader<'_>,
+    field: &Field<'_>,
+    earlier: &Earlier,
+) -> Vec<ArtifactName> {
+    let known: Vec<_> = earlier.artifacts.iter().map(ArtifactName::as_str).collect();
+    let mut names = Vec::new();
+    for item in reader.list(field) {
+        let Some(name) = reader.name::<ArtifactName>(&item) else {
+            continue;
+        };
+        if !earlier.artifacts.contains(&name) {
+            reader.unknown(&item, "artifact of an earlier phase", name.as_str(), &known);
+        } else if names.contains(&name) {
+            reader.problem(&item, "it is listed twice");
+        } else {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn artifacts_out(
+    reader: &mut Reader<'_>,
+    field: &Field<'_>,
+    earlier: &mut Earlier,
+) -> BTreeMap<ArtifactName, String> {
+    let mut made = BTreeMap::new();
+    for (key, entry) in reader.entries(field) {
+        let path = artifact_path(reader, &entry);
+        match key.name.parse::<ArtifactName>() {
+            Err(error) => reader.problem(&entry, error.to_string()),
+            Ok(name) if earlier.artifacts.contains(&name) => {
+                reader.problem(&entry, format!("an artifact `{name}` was made before"));
+            }
+            Ok(name) => {
+                earlier.artifacts.push(name.clone());
+                made.extend(path.map(|path| (name, path)));
             }
         }
     }
-    if let Some(field) = fields.get("out") {
-        for (key, entry) in reader.entries(&field) {
-            let name: Result<ArtifactName, _> = key.name.parse();
-            let path = artifact_path(reader, &entry);
-            match name {
-                Err(error) => reader.problem(&entry, error.to_string()),
-                Ok(name) if earlier.artifacts.contains(&name) => {
-                    reader.problem(&entry, format!("an artifact `{name}` was made before"));
-                }
-                Ok(name) => {
-                    earlier.artifacts.push(name.clone());
-                    artifacts.out.extend(path.map(|path| (name, path)));
-                }
-            }
-        }
-    }
-    artifacts
+    made
 }
 
 /// A path inside the workspace. What it leads to is checked again in the sandbox, where links can be

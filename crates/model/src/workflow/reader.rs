@@ -1,13 +1,15 @@
 //! Takes typed values off the tree. A value of the wrong form is noted as a problem and reading goes
 //! on, so that whoever writes a workflow sees all of its faults at once.
 
-use std::{fmt::Write as _, ops::RangeInclusive, str::FromStr};
+mod amounts;
+mod braces;
+
+use std::{fmt::Write as _, str::FromStr};
 
 use super::{
     Known, Workflow, WorkflowError,
     error::{Place, Problem, nearest},
     node::{Key, Node, Value, cut},
-    units,
 };
 use crate::ids::InvalidId;
 
@@ -281,89 +283,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn whole(&mut self, field: &Field<'_>, range: RangeInclusive<u32>) -> Option<u32> {
-        let found = match field.node.value {
-            Value::Whole(value) => u32::try_from(value).ok(),
-            _ => None,
-        };
-        let found = found.filter(|value| range.contains(value));
-        if found.is_none() {
-            let (least, most) = range.into_inner();
-            self.expected(field, &format!("a whole number from {least} to {most}"));
-        }
-        found
-    }
-
-    /// A decimal number in `scale`th parts, from 1 such part to `most` whole ones.
-    pub(super) fn decimal(
-        &mut self,
-        field: &Field<'_>,
-        scale: u32,
-        most: u32,
-        what: &str,
-    ) -> Option<u64> {
-        #[expect(clippy::cast_precision_loss, reason = "larger ones are refused below")]
-        let value = match field.node.value {
-            Value::Whole(value) => Some(value as f64),
-            Value::Decimal(value) => Some(value),
-            _ => None,
-        };
-        let parts = value.and_then(|value| units::scaled(value, scale));
-        let range = 1..=u64::from(scale) * u64::from(most);
-        let parts = parts.filter(|parts| range.contains(parts));
-        if parts.is_none() {
-            let form = format!("{what}: a number above 0, at most {most}, in steps of 1/{scale}");
-            self.expected(field, &form);
-        }
-        parts
-    }
-
-    pub(super) fn duration(
-        &mut self,
-        field: &Field<'_>,
-        range: RangeInclusive<u64>,
-    ) -> Option<u64> {
-        let read = self.unit(field, units::duration_ms, units::DURATION_FORM)?;
-        self.within(field, read, range, units::write_duration)
-    }
-
-    pub(super) fn size(&mut self, field: &Field<'_>, range: RangeInclusive<u64>) -> Option<u64> {
-        let read = self.unit(field, units::size_bytes, units::SIZE_FORM)?;
-        self.within(field, read, range, units::write_size)
-    }
-
-    fn unit(
-        &mut self,
-        field: &Field<'_>,
-        read: fn(&str) -> Option<u64>,
-        form: &str,
-    ) -> Option<u64> {
-        let value = match &field.node.value {
-            Value::Text(text) => read(text),
-            _ => None,
-        };
-        if value.is_none() {
-            self.expected(field, form);
-        }
-        value
-    }
-
-    fn within(
-        &mut self,
-        field: &Field<'_>,
-        value: u64,
-        range: RangeInclusive<u64>,
-        write: fn(u64) -> String,
-    ) -> Option<u64> {
-        if range.contains(&value) {
-            return Some(value);
-        }
-        let (least, most) = range.into_inner();
-        let (least, most, found) = (write(least), write(most), write(value));
-        self.problem(field, format!("expected {least} to {most}, found {found}"));
-        None
-    }
-
     /// One of a few words.
     pub(super) fn choice<T: Copy>(
         &mut self,
@@ -393,38 +312,6 @@ impl<'a> Reader<'a> {
             let offered: Vec<_> = offered.iter().map(String::as_str).collect();
             self.unknown(field, kind, name, &offered);
         }
-    }
-
-    /// The place in the file of the `count`th (from 0) pair of opening braces in a text; the text's own
-    /// place where it cannot be found (behind an alias, or written with escapes).
-    pub(super) fn braces(&self, field: &Field<'_>, count: usize) -> Place {
-        let start = field.node.place;
-        let Value::Text(text) = &field.node.value else {
-            return start;
-        };
-        let line = usize::try_from(start.line).unwrap_or(usize::MAX);
-        let mut lines = self.source.split('\n').enumerate().skip(line - 1);
-        let mut left = count;
-        let height = text.lines().count() + 2;
-        for (index, line) in lines.by_ref().take(height) {
-            for (column, _) in line.match_indices("{{") {
-                let before = line[..column].chars().count() as u64 + 1;
-                if index as u64 + 1 == start.line && before < start.column {
-                    continue;
-                }
-                if left == 0 {
-                    let rest = line[column..].trim_end().trim_end_matches(['"', '\'']);
-                    let place = Place {
-                        line: index as u64 + 1,
-                        column: before,
-                    };
-                    let word = rest.split("}}").next().unwrap_or(rest);
-                    return if text.contains(word) { place } else { start };
-                }
-                left -= 1;
-            }
-        }
-        start
     }
 }
 

@@ -119,7 +119,7 @@ struct Settings {
     /// Environment variables. Put numbers and truth values in quotes.
     #[schemars(extend("propertyNames" = { "pattern": VARIABLE }))]
     env: Option<BTreeMap<String, String>>,
-    /// Toolchains outside the system's directories, by the names that the operator gave them.
+    /// Toolchains outside the system's directories, from the operator's list.
     toolchains: Option<Vec<String>>,
     /// Whether, and how, the run waits for a person after the phase. Default: review.
     gate: Option<Gate>,

@@ -59,49 +59,48 @@ pub(super) struct BadPlaceholder {
 impl Template {
     /// Reads a prompt; `inputs` are the names that the workflow declares.
     pub(super) fn read(text: &str, inputs: &[&str]) -> Result<Self, Vec<BadPlaceholder>> {
-        let (mut pieces, mut bad, mut plain) = (Vec::new(), Vec::new(), String::new());
-        let mut at = 0;
-        while let Some(found) = text[at..].find("{{") {
-            let open = at + found;
-            if let Some(before) = text[at..open].strip_suffix('\\') {
-                plain.push_str(before);
-                plain.push_str("{{");
-                at = open + 2;
+        let mut template = Self { pieces: Vec::new() };
+        let (mut bad, mut rest) = (Vec::new(), text);
+        while let Some((before, after)) = rest.split_once("{{") {
+            let offset = text.len() - after.len() - 2;
+            if let Some(before) = before.strip_suffix('\\') {
+                template.push_text(before);
+                template.push_text("{{");
+                rest = after;
                 continue;
             }
-            plain.push_str(&text[at..open]);
-            let Some(length) = text[open..].find("}}") else {
+            template.push_text(before);
+            let Some((inner, after)) = after.split_once("}}") else {
                 bad.push(BadPlaceholder {
-                    offset: open,
+                    offset,
                     message: "`{{` without `}}`; write `\\{{` for two braces".to_owned(),
                     nearest: None,
                 });
                 return Err(bad);
             };
-            let close = open + length;
-            match Placeholder::read(text[open + 2..close].trim(), inputs) {
-                Ok(value) => {
-                    if !plain.is_empty() {
-                        pieces.push(Piece::Text(std::mem::take(&mut plain)));
-                    }
-                    pieces.push(Piece::Value(value));
-                }
+            match Placeholder::read(inner.trim(), inputs) {
+                Ok(value) => template.pieces.push(Piece::Value(value)),
                 Err((message, nearest)) => bad.push(BadPlaceholder {
-                    offset: open,
+                    offset,
                     message,
                     nearest,
                 }),
             }
-            at = close + 2;
+            rest = after;
         }
-        plain.push_str(&text[at..]);
-        if !plain.is_empty() {
-            pieces.push(Piece::Text(plain));
-        }
+        template.push_text(rest);
         if bad.is_empty() {
-            return Ok(Self { pieces });
+            return Ok(template);
         }
         Err(bad)
+    }
+
+    fn push_text(&mut self, text: &str) {
+        match self.pieces.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Piece::Text(last)) => last.push_str(text),
+            _ => self.pieces.push(Piece::Text(text.to_owned())),
+        }
     }
 
     /// The prompt of one attempt. Where the phase was sent back and the prompt has no place for the

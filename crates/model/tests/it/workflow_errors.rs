@@ -291,7 +291,7 @@ fn r1_broken_yaml_says_where() {
     assert_snapshot!(complaint("name: 'w\n"), @"w.yaml:1:7: this is not the YAML of a workflow: unclosed quote");
     assert_snapshot!(complaint("name: w\n\tphases: x\n"), @"w.yaml:1:7: this is not the YAML of a workflow: while scanning a plain scalar, found a tab");
     assert_snapshot!(complaint("name: *nowhere\n"), @"w.yaml:1:7: this is not the YAML of a workflow: alias references unknown anchor");
-    assert_snapshot!(complaint("name: w\n---\nname: v\n"), @"w.yaml:2:1: this is not the YAML of a workflow: budget breached: Documents { documents: 2 }");
+    assert_snapshot!(complaint("name: w\n---\nname: v\n"), @"w.yaml:2:1: this is not the YAML of a workflow: it holds more than one document");
     assert_snapshot!(complaint("base: &b {name: w}\n<<: *b\n"), @"w.yaml:2:1: this is not the YAML of a workflow: YAML merge keys are not allowed by configured policy");
     assert_snapshot!(complaint("? [a]\n: b\n"), @"w.yaml:1:1: this is not the YAML of a workflow: a key must be a text, not a list");
 }
@@ -392,4 +392,36 @@ proptest! {
     fn r1_no_damaged_workflow_makes_the_reader_panic(bytes in damaged()) {
         says_where(&bytes);
     }
+}
+
+#[test]
+fn r1_tags_and_other_ways_to_change_a_type_are_refused() {
+    for text in [
+        "name: !secret w\nphases: [{name: a, run: x}]\n",
+        "name: w\nphases: [{name: a, run: x, retries: !!str 2}]\n",
+        "name: w\nphases: [{name: a, run: x, resources: {cpus: .inf}}]\n",
+        "name: w\nphases: [{name: a, run: x, resources: {cpus: .nan}}]\n",
+        "name: w\nphases: [{name: a, run: x, resources: {cpus: 1e300}}]\n",
+        "name: w\nphases: [{name: a, run: x, retries: 0x100000000}]\n",
+        "name: w\nphases: [{name: a, run: x, retries: 99999999999999999999}]\n",
+        "name: w\n5: x\nphases: [{name: a, run: x}]\n",
+        "name: w\n~: x\nphases: [{name: a, run: x}]\n",
+        "name: \"w\\0\"\nphases: [{name: a, run: x}]\n",
+    ] {
+        complaint(text);
+    }
+}
+
+#[test]
+fn r1_line_endings_and_a_byte_order_mark_do_not_move_places() {
+    let text = "name: w\nphases:\n  - {name: a, run: x, tiemout: 1m}\n";
+    let plain = complaint(text);
+    assert!(
+        plain.starts_with("w.yaml:3:23: phases[0].tiemout:"),
+        "{plain}"
+    );
+    assert_eq!(complaint(&text.replace('\n', "\r\n")), plain);
+    assert_eq!(complaint(&format!("\u{feff}{text}")), plain);
+    let wide = complaint("name: w\nphases:\n  - {name: a, run: größe, tiemout: 1m}\n");
+    assert!(wide.starts_with("w.yaml:3:27:"), "{wide}");
 }

@@ -164,6 +164,30 @@ phases: [{name: a, run: x}]
         .resolve_inputs(&given(&[("task", &long)]))
         .unwrap_err();
     assert!(matches!(errors[..], [InputError::TooLong { .. }]));
+    let errors = workflow
+        .resolve_inputs(&given(&[("task", "a\0b")]))
+        .unwrap_err();
+    assert!(matches!(errors[..], [InputError::Nul { .. }]));
+}
+
+#[test]
+fn r1_all_inputs_together_are_bounded() {
+    let names: Vec<String> = (0..9).map(|index| format!("i{index}")).collect();
+    let declared: Vec<_> = names.iter().map(|name| format!("{name}: {{}}")).collect();
+    let text = format!(
+        "name: w\ninputs: {{{}}}\nphases: [{{name: a, run: x}}]\n",
+        declared.join(", ")
+    );
+    let workflow = read(&text);
+    let value = "x".repeat(64 << 10);
+    let mut given: BTreeMap<_, _> = names
+        .into_iter()
+        .map(|name| (name, value.clone()))
+        .collect();
+    let errors = workflow.resolve_inputs(&given).unwrap_err();
+    assert!(matches!(errors[..], [InputError::TooMuch { .. }]));
+    given.pop_last();
+    assert!(workflow.resolve_inputs(&given).is_ok());
 }
 
 fn rendered(prompt: &str, comment: Option<&str>) -> String {

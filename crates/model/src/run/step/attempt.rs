@@ -7,7 +7,8 @@ use crate::{
         event::{Failure, PhaseEnd},
         plan::Repository,
         refused::Refused,
-        state::{Attempt, Cap, CapScope, End, PhaseState, Push, Spent, Status},
+        spent::{Cap, CapScope, Spent},
+        state::{Attempt, End, PhaseState, Push, Status},
     },
 };
 

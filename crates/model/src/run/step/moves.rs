@@ -8,7 +8,8 @@ use crate::{
     run::{
         effect::Action,
         event::Failure,
-        state::{Attempt, End, GateWhy, PhaseState, Spent, Status},
+        spent::Spent,
+        state::{Attempt, End, GateWhy, PhaseState, Status},
     },
 };
 
