@@ -22,7 +22,8 @@ pub enum Access {
 #[derive(Debug)]
 pub struct DataDir {
     root: PathBuf,
-    /// None for a tool beside a running server.
+    /// None for a tool beside a running server. One without a server holds it only while it brings the
+    /// database to this version.
     lock: Option<File>,
 }
 
@@ -62,6 +63,11 @@ impl DataDir {
     /// Bare repositories that the control plane keeps, one level below.
     pub fn git(&self) -> PathBuf {
         self.root.join("git")
+    }
+
+    /// Lets a server start beside this tool.
+    pub(crate) fn unlock(&mut self) {
+        self.lock = None;
     }
 
     /// Whether nobody else can be the server now: only then may files be mended or the shape of the

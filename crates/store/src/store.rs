@@ -1,6 +1,9 @@
 //! The store as a whole: opened once, cloned freely.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use tokio::sync::{Notify, watch};
 
@@ -30,21 +33,27 @@ struct Inner {
     doorbell: Notify,
     /// Counts commits, for whoever shows what changes.
     changes: watch::Sender<u64>,
+    /// Counts what may have ended a lease, so that a check need not be repeated while nothing has.
+    lease_moves: AtomicU64,
     keyring: Keyring,
 }
 
 impl Store {
     /// Opens or makes the data directory and brings its database to this version.
     pub async fn open(root: &Path, access: Access, master: MasterKey) -> Result<Self> {
-        let dir = DataDir::open(root, access)?;
+        let mut dir = DataDir::open(root, access)?;
         let db = Db::open(&dir).await?;
         let keyring = Keyring::open(&dir, &db, master).await?;
+        if access == Access::Tool {
+            dir.unlock();
+        }
         Ok(Self {
             inner: Arc::new(Inner {
                 db,
                 dir,
                 doorbell: Notify::new(),
                 changes: watch::Sender::new(0),
+                lease_moves: AtomicU64::new(0),
                 keyring,
             }),
         })
@@ -95,6 +104,10 @@ impl Store {
     pub(crate) fn committed(&self) {
         self.inner.doorbell.notify_one();
         self.inner.changes.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) fn lease_moves(&self) -> &AtomicU64 {
+        &self.inner.lease_moves
     }
 
     pub(crate) fn doorbell(&self) -> &Notify {

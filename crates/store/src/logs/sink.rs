@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Held, Store,
-    leases::Resource,
+    leases::{Checked, Resource},
     mask::{Masker, StreamMasker},
 };
 
@@ -71,6 +71,7 @@ pub struct LogSink {
     gap: Option<(GapReason, Missing)>,
     failing: Option<Failing>,
     last_seq: u64,
+    checked: Option<Checked>,
     scratch: Vec<u8>,
 }
 
@@ -110,6 +111,7 @@ impl Store {
             gap: None,
             failing: None,
             last_seq: 0,
+            checked: None,
             scratch: Vec::new(),
         })
     }
@@ -316,10 +318,15 @@ impl LogSink {
     /// A stale writer stops. An answer that could not be had is not a refusal: the entries wait.
     async fn check_fence(&mut self, now_ms: i64) -> Result<(), LogError> {
         let run = Resource::run(self.held.key.run);
-        match self.store.check_fence(&run, self.held.fence, now_ms).await {
-            Err(error @ crate::Error::Stale { .. }) => Err(LogError::Stale(error)),
-            _ => Ok(()),
+        let checked = self
+            .store
+            .recheck_fence(self.checked, &run, self.held.fence, now_ms);
+        match checked.await {
+            Ok(checked) => self.checked = Some(checked),
+            Err(error @ crate::Error::Stale { .. }) => return Err(LogError::Stale(error)),
+            Err(_) => self.checked = None,
         }
+        Ok(())
     }
 }
 

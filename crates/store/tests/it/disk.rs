@@ -68,6 +68,18 @@ async fn r19_a_second_server_is_refused_and_a_tool_is_not() {
     assert_eq!(tool.run(run.id).await.unwrap(), run);
 }
 
+#[tokio::test]
+async fn r19_a_tool_that_came_first_does_not_keep_the_server_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let tool = open(&dir, Access::Tool).await;
+    let server = open(&dir, Access::Server).await;
+    let secret = SecretString::from("ghp_16C7e42F292c6912E7710c83");
+    tool.set_secret(&"TOKEN".parse().unwrap(), &secret, NOW)
+        .await
+        .unwrap();
+    assert_eq!(server.secrets().await.unwrap().len(), 1);
+}
+
 /// Runs as a process of its own: makes runs and moves them, and says what was committed.
 #[tokio::test]
 #[ignore = "started by r14_kill_9_leaves_state_moves_and_effects_together_and_the_lock_free"]
