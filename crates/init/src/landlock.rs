@@ -65,7 +65,7 @@ pub(crate) fn restrict(access: &[Access]) -> Outcome<()> {
         .during(|| "applying the Landlock rules".to_owned())
 }
 
-fn abi() -> io::Result<i64> {
+pub(crate) fn abi() -> io::Result<i64> {
     // SAFETY: with the version flag no attributes are read.
     check(unsafe { libc::syscall(CREATE_RULESET, std::ptr::null::<u8>(), 0_usize, VERSION) })
 }

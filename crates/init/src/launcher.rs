@@ -21,7 +21,7 @@ use bulkhead_init::wire::{Control, Failure, Ids, Plan, Report, Stop, Use};
 use crate::{
     cgroup::Groups,
     link::Link,
-    pid1,
+    pid1, probe,
     sys::{
         self, CLONE_INTO_CGROUP, CloneArguments, Context, Outcome, block_all_signals, check,
         clone3, pipe, prctl,
@@ -53,8 +53,17 @@ pub(crate) fn run(control: Link, requests: Link) -> io::Result<()> {
     unsafe { libc::setsid() };
     block_all_signals()?;
     std::env::set_current_dir("/")?;
-    let Some((Control::Build { plan }, passed)) = control.receive()? else {
-        return Err(io::Error::from_raw_os_error(libc::EPROTO));
+    let (plan, passed) = match control.receive()? {
+        Some((Control::Build { plan }, passed)) => (plan, passed),
+        Some((Control::Probe {}, _)) => {
+            return control.send(
+                &Report::Probed {
+                    found: probe::all(),
+                },
+                &[],
+            );
+        }
+        Some(_) | None => return Err(io::Error::from_raw_os_error(libc::EPROTO)),
     };
     let mut groups = Groups::new(&plan.groups, &plan.kill);
     match build(&plan, &passed, &control, requests, &mut groups) {
@@ -199,7 +208,10 @@ fn watch(control: &Link, init: &Init, limit: Duration) -> Option<Stop> {
                 Ok(Some((Control::StartClock {}, _))) => {
                     deadline = deadline.or_else(|| Instant::now().checked_add(limit));
                 }
-                Ok(Some((Control::End {} | Control::Build { .. }, _)) | None) | Err(_) => {
+                Ok(
+                    Some((Control::End {} | Control::Build { .. } | Control::Probe {}, _)) | None,
+                )
+                | Err(_) => {
                     return Some(Stop::Asked {});
                 }
             },

@@ -14,12 +14,14 @@
 )]
 
 mod cgroup;
+mod examine;
 mod landlock;
 mod launcher;
 mod link;
 mod mounts;
 mod network;
 mod pid1;
+mod probe;
 mod rights;
 mod spawn;
 mod sys;

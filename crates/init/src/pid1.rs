@@ -129,6 +129,10 @@ fn answer(parent: &Link, children: &mut Children) -> bool {
             spawn::spawn(parent, &request, files, children);
             true
         }
+        Ok(Some((Request::Examine { token }, files))) => {
+            spawn::examine(parent, token, files, children);
+            true
+        }
         Ok(Some((
             Request::Signal {
                 token,

@@ -10,6 +10,7 @@ use std::{
 use bulkhead_init::wire::{Event, IoKind, Request, SpawnStage};
 
 use crate::{
+    examine,
     link::Link,
     pid1::{AGENT, Children},
     rights, sys, terminal,
@@ -65,6 +66,39 @@ pub(crate) fn spawn(
         }
         Err(Stopped { stage, error }) => {
             let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+            let _ = parent.send(
+                &Event::SpawnFailed {
+                    token,
+                    stage,
+                    errno,
+                },
+                &[],
+            );
+        }
+    }
+}
+
+/// Starts the look around, whose output goes to the one file.
+pub(crate) fn examine(parent: &Link, token: u32, files: Vec<OwnedFd>, children: &mut Children) {
+    let Some(output) = files.into_iter().next() else {
+        return;
+    };
+    // SAFETY: this process has one thread, so the child, a copy, may run any code.
+    match unsafe { libc::fork() } {
+        0 => {
+            let looked = rights_of_the_agent().and_then(|()| examine::report(&output));
+            sys::exit_now(i32::from(looked.is_err()));
+        }
+        pid if pid > 0 => {
+            children.insert(pid, token);
+            let pid = pid.cast_unsigned();
+            let _ = parent.send(&Event::Spawned { token, pid }, &[]);
+        }
+        _ => {
+            let errno = io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO);
+            let stage = SpawnStage::Fork {};
             let _ = parent.send(
                 &Event::SpawnFailed {
                     token,
@@ -263,11 +297,22 @@ fn close_rest_at_exec() -> io::Result<()> {
     .map(drop)
 }
 
-/// Every signal with its default action and none blocked, whatever this program has set for itself.
+/// Every signal with its default action and none blocked, whatever this program, or whoever started the parent, has set.
+/// By the system call itself: the library's function leaves two signals out that it wants for itself.
 fn default_signals() -> io::Result<()> {
-    for number in 1..=64 {
-        // SAFETY: SIG_DFL is always a valid action; numbers that cannot be set are refused without harm.
-        unsafe { libc::signal(number, libc::SIG_DFL) };
+    /// The kernel's own `struct sigaction`: action, flags, restorer, mask. All zero is the default action.
+    const DEFAULT: [u64; 4] = [0; 4];
+    for number in 1..=64_u64 {
+        // SAFETY: the struct outlives the call; signals that cannot be set are refused without harm.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                number,
+                DEFAULT.as_ptr(),
+                0_usize,
+                8_usize,
+            );
+        }
     }
     // SAFETY: an all-zero set is valid memory; `sigemptyset` makes it an empty one.
     let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };

@@ -15,7 +15,7 @@ mod plan;
 
 pub use codec::{Malformed, Wire, decode, encode};
 pub use message::{
-    Control, Event, Failure, IoKind, Reading, Report, Request, SpawnStage, Stop, Use,
+    Control, Event, Failure, IoKind, Probed, Reading, Report, Request, SpawnStage, Stop, Use,
 };
 pub use plan::{
     Access, Entry, Group, Ids, Kill, Listener, Mode, Plan, Rlimit, Setting, Source, Step, Tree,

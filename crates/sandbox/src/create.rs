@@ -23,6 +23,7 @@ use crate::{
     link::Link,
     plan::{BoundSocket, Plan, Transport, Workspace},
     sandbox::Sandbox,
+    shared::Watch,
     system::HOSTNAME,
 };
 
@@ -78,6 +79,9 @@ pub(crate) async fn create(core: &Arc<Core>, plan: Plan) -> Result<Sandbox, Crea
             ));
         }
     };
+    let shared = materials
+        .watch(&plan)
+        .map_err(at("looking at the workspace's file system"))?;
     let (listeners, watched) =
         sort_files(&plan, files).map_err(at("taking the sandbox's listeners"))?;
     Ok(Driver::start(
@@ -87,6 +91,7 @@ pub(crate) async fn create(core: &Arc<Core>, plan: Plan) -> Result<Sandbox, Crea
         links,
         listeners,
         watched,
+        shared,
     ))
 }
 
@@ -137,6 +142,12 @@ async fn prepare(core: &Arc<Core>, plan: &Plan) -> Result<Materials, CreateError
 }
 
 impl Materials {
+    fn watch(&self, plan: &Plan) -> io::Result<Option<Watch>> {
+        let start =
+            |shared: &Shared| Watch::start(shared.path.clone().into(), plan.limits.disk_bytes);
+        self.shared.as_ref().map(start).transpose()
+    }
+
     fn wire_plan(&self, core: &Core, plan: &Plan, name: &Name) -> Result<wire::Plan, CreateError> {
         let (groups, kill) = core.cgroups.groups(name, &plan.limits);
         let mounts = Mounts::new(
@@ -160,7 +171,7 @@ impl Materials {
             listeners: layout::listeners(plan),
             access: access::rules(&core.system.real_dirs, &plan.binds),
             filters: core.filters.clone(),
-            rlimits: layout::rlimits(),
+            rlimits: layout::rlimits(self.shared.as_ref().map(|_| plan.limits.disk_bytes)),
             time_ms: plan.limits.time_ms,
             watched: layout::watched(),
         })
@@ -189,7 +200,7 @@ async fn ready(links: &Links) -> Result<Vec<OwnedFd>, NotBuilt> {
                 None => return Err(launcher_s_word(&links.control).await),
             },
             report = links.control.receive::<Report>() => match report.map_err(NotBuilt::Link)? {
-                Some((Report::Started { .. }, _)) => {}
+                Some((Report::Started { .. } | Report::Probed { .. }, _)) => {}
                 Some((Report::Failed { failure }, _)) => return Err(NotBuilt::Step(failure)),
                 Some((Report::Ended { .. }, _)) | None => return Err(NotBuilt::Gone("the launcher")),
             },
@@ -202,7 +213,7 @@ async fn launcher_s_word(control: &Link) -> NotBuilt {
     loop {
         match control.receive::<Report>().await {
             Ok(Some((Report::Failed { failure }, _))) => return NotBuilt::Step(failure),
-            Ok(Some((Report::Started { .. }, _))) => {}
+            Ok(Some((Report::Started { .. } | Report::Probed { .. }, _))) => {}
             Ok(Some((Report::Ended { .. }, _))) => {
                 return NotBuilt::Gone("the sandbox's first process");
             }
@@ -244,10 +255,7 @@ fn refusal(step: &str, source: &io::Error) -> Option<Refusal> {
             "system-call filter",
             "use a kernel with CONFIG_SECCOMP_FILTER",
         ),
-        step if step.contains("cgroup") => (
-            "limits",
-            "give Bulkhead a cgroup hierarchy with the cpu, memory and pids controllers",
-        ),
+        step if step.contains("cgroup") => ("limits", LIMITS_REMEDY),
         step if step.starts_with("writing ") => (
             "limits",
             "this limit is not possible here; see `bulkhead doctor`",
@@ -261,14 +269,16 @@ fn refusal(step: &str, source: &io::Error) -> Option<Refusal> {
     })
 }
 
-const NAMESPACES_REMEDY: &str = "allow user namespaces: `sysctl -w user.max_user_namespaces=15000`; on Ubuntu 23.10 and later also \
+pub(crate) const LIMITS_REMEDY: &str = "give Bulkhead a cgroup hierarchy with the cpu, memory and pids controllers: run it as root, or \
+    delegate a v2 subtree to its user (systemd: `systemd-run --user --scope -p Delegate=yes bulkhead …`)";
+pub(crate) const NAMESPACES_REMEDY: &str = "allow user namespaces: `sysctl -w user.max_user_namespaces=15000`; on Ubuntu 23.10 and later also \
     `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` or an AppArmor profile with `userns,` for the bulkhead binary; \
     on Debian before 11 `sysctl -w kernel.unprivileged_userns_clone=1`; inside Docker run the container with \
     `--security-opt seccomp=unconfined --security-opt apparmor=unconfined` and `--cap-add SYS_ADMIN`";
 const MOUNTS_REMEDY: &str = "Bulkhead seems to run in a container whose /proc is covered in part, and the kernel lets nobody \
     mount a fresh one then: run it outside, or with `--security-opt systempaths=unconfined` (Docker), \
     `securityContext.procMount: Unmasked` (Kubernetes)";
-const LANDLOCK_REMEDY: &str = "use a kernel of 5.13 or later with Landlock on (CONFIG_SECURITY_LANDLOCK, and `landlock` in the `lsm=` list)";
+pub(crate) const LANDLOCK_REMEDY: &str = "use a kernel of 5.13 or later with Landlock on (CONFIG_SECURITY_LANDLOCK, and `landlock` in the `lsm=` list)";
 
 /// Lets the launcher clean up what there is, and waits for it.
 async fn abandon(links: Links) {

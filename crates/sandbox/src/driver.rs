@@ -37,6 +37,7 @@ use crate::{
     plan::{BoundSocket, Plan},
     process::{ExitStatus, Target},
     sandbox::{Cause, Sandbox},
+    shared::{LOOK_EVERY, Watch},
     verdict::{DiskUse, Seen, Stopped, judge},
 };
 
@@ -61,6 +62,11 @@ pub(crate) enum Ask {
         token: u32,
         target: Target,
         signal: i32,
+    },
+    /// A look around from inside, written to this file.
+    Examine {
+        output: OwnedFd,
+        answer: oneshot::Sender<Result<Started, SpawnError>>,
     },
     End(Cause),
 }
@@ -102,6 +108,7 @@ pub(crate) struct Driver {
     links: Links,
     asks: mpsc::Receiver<Ask>,
     watched: Vec<OwnedFd>,
+    shared: Option<Arc<Watch>>,
     pending: HashMap<u32, Pending>,
     running: HashMap<u32, watch::Sender<Option<ExitStatus>>>,
     next_token: u32,
@@ -133,7 +140,9 @@ impl Driver {
         links: Links,
         listeners: Vec<BoundSocket>,
         watched: Vec<OwnedFd>,
+        shared: Option<Watch>,
     ) -> Sandbox {
+        let shared = shared.map(Arc::new);
         let (asking, asks) = mpsc::channel(QUEUE);
         let (outcome, told) = watch::channel(None);
         let tasks = core.tasks.clone();
@@ -144,6 +153,7 @@ impl Driver {
             links,
             asks,
             watched,
+            shared,
             pending: HashMap::new(),
             running: HashMap::new(),
             next_token: 1,
@@ -160,6 +170,7 @@ impl Driver {
 
     async fn run(mut self) {
         let mut requests_open = true;
+        let mut look = tokio::time::interval(LOOK_EVERY);
         let next = loop {
             let next = tokio::select! {
                 biased;
@@ -170,9 +181,13 @@ impl Driver {
                 },
                 report = self.links.control.receive::<Report>() => Self::report(report),
                 ask = self.asks.recv() => match ask {
-                    Some(Ask::End(cause)) => { self.stopped = Some(Stopped::Asked(cause)); break self.ending().await }
+                    Some(Ask::End(cause)) => self.ending(Stopped::Asked(cause)).await,
                     Some(ask) => { self.ask(ask).await; Next::Go }
-                    None => { self.stopped = Some(Stopped::Asked(Cause::Cancelled)); break self.ending().await }
+                    None => self.ending(Stopped::Asked(Cause::Cancelled)).await,
+                },
+                _ = look.tick(), if self.shared.is_some() => match self.over_shared_limit().await {
+                    Some(stopped) => self.ending(stopped).await,
+                    None => Next::Go,
                 },
             };
             if !matches!(next, Next::Go) {
@@ -180,6 +195,22 @@ impl Driver {
             }
         };
         self.finish(next).await;
+    }
+
+    /// Looks at a shared workspace. The thorough look is taken apart, and only when the cheap one gives reason.
+    async fn over_shared_limit(&self) -> Option<Stopped> {
+        let watch = Arc::clone(self.shared.as_ref()?);
+        if !watch.is_suspicious() {
+            return None;
+        }
+        let limit_bytes = watch.limit_bytes();
+        let added_bytes = tokio::task::spawn_blocking(move || watch.over())
+            .await
+            .ok()??;
+        Some(Stopped::DiskWatch {
+            added_bytes,
+            limit_bytes,
+        })
     }
 
     fn report(report: io::Result<Option<(Report, Vec<OwnedFd>)>>) -> Next {
@@ -191,7 +222,8 @@ impl Driver {
     }
 
     /// Asks the launcher to end it and waits for its report.
-    async fn ending(&mut self) -> Next {
+    async fn ending(&mut self, why: Stopped) -> Next {
+        self.stopped = Some(why);
         let ended = async {
             if self
                 .links
@@ -237,6 +269,16 @@ impl Driver {
                     )
                     .await;
             }
+            Ask::Examine { output, answer } => {
+                let token = self.new_token();
+                let request = Request::Examine { token };
+                let waits = Pending {
+                    program: Vec::new(),
+                    cwd: Vec::new(),
+                    answer,
+                };
+                self.request(token, request, &[output], waits).await;
+            }
             Ask::End(_) => {}
         }
     }
@@ -246,8 +288,7 @@ impl Driver {
             self.clock.first_process = Some(Instant::now());
             let _ = self.links.control.send(&Control::StartClock {}, &[]).await;
         }
-        let token = self.next_token;
-        self.next_token = self.next_token.wrapping_add(1);
+        let token = self.new_token();
         let Start {
             argv,
             env,
@@ -259,32 +300,44 @@ impl Driver {
             files,
             answer,
         } = start;
-        let program = argv.first().cloned().unwrap_or_default();
+        let waits = Pending {
+            program: argv.first().cloned().unwrap_or_default(),
+            cwd: cwd.clone(),
+            answer,
+        };
         let request = Request::Spawn {
             token,
             argv,
             env,
-            cwd: cwd.clone(),
+            cwd,
             search_path,
             io,
             rows,
             columns,
         };
+        self.request(token, request, &files, waits).await;
+    }
+
+    const fn new_token(&mut self) -> u32 {
+        let token = self.next_token;
+        self.next_token = self.next_token.wrapping_add(1);
+        token
+    }
+
+    /// Sends a request whose answer somebody waits for.
+    async fn request(&mut self, token: u32, request: Request, files: &[OwnedFd], waits: Pending) {
         let borrowed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
-        match self.links.requests.send(&request, &borrowed).await {
-            Ok(()) => drop(self.pending.insert(
-                token,
-                Pending {
-                    program,
-                    cwd,
-                    answer,
-                },
-            )),
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                let _ = answer.send(Err(SpawnError::Spec(error.to_string())));
+        let refused = match self.links.requests.send(&request, &borrowed).await {
+            Ok(()) => {
+                self.pending.insert(token, waits);
+                return;
             }
-            Err(_) => drop(answer.send(Err(SpawnError::SandboxEnded))),
-        }
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                SpawnError::Spec(error.to_string())
+            }
+            Err(_) => SpawnError::SandboxEnded,
+        };
+        let _ = waits.answer.send(Err(refused));
     }
 
     fn event(&mut self, event: Event, mut files: Vec<OwnedFd>) -> Next {

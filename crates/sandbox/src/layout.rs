@@ -223,12 +223,13 @@ fn inside(path: &Path) -> String {
     path.strip_prefix("/").unwrap_or(path).display().to_string()
 }
 
-pub(crate) fn rlimits() -> Vec<Rlimit> {
+/// `largest_file` is for workspaces whose file system does not end where the disk limit is.
+pub(crate) fn rlimits(largest_file: Option<u64>) -> Vec<Rlimit> {
     let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile)
         .maximum
         .unwrap_or(u64::MAX);
     let files = hard.min(OPEN_FILES);
-    vec![
+    let mut all = vec![
         // A core file would be a copy of the agent's memory that nobody looks after.
         Rlimit {
             resource: libc::RLIMIT_CORE,
@@ -250,7 +251,13 @@ pub(crate) fn rlimits() -> Vec<Rlimit> {
             soft: 0,
             hard: 0,
         },
-    ]
+    ];
+    all.extend(largest_file.map(|bytes| Rlimit {
+        resource: libc::RLIMIT_FSIZE,
+        soft: bytes,
+        hard: bytes,
+    }));
+    all
 }
 
 pub(crate) fn listeners(plan: &Plan) -> Vec<WireListener> {

@@ -36,6 +36,7 @@ mod process;
 mod program;
 mod sandbox;
 mod seccomp;
+mod shared;
 mod spec;
 mod sys;
 mod system;

@@ -12,7 +12,10 @@ use bulkhead_model::{
     outcome::{EndReason, Evidence, Outcome, ResourceUse},
 };
 use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    io::AsyncReadExt as _,
+    sync::{mpsc, oneshot, watch},
+};
 
 use crate::{
     DEFAULT_PATH,
@@ -82,6 +85,40 @@ impl Sandbox {
         asked.map_err(|_| SpawnError::SandboxEnded)?;
         let started = answered.await.map_err(|_| SpawnError::SandboxEnded)??;
         Process::new(started, outer, self.asks.downgrade()).map_err(SpawnError::Io)
+    }
+
+    /// A look around by PID 1's own code, as the agent, behind every wall: lines of what was tried and answered.
+    pub(crate) async fn examine(&self) -> Result<String, SpawnError> {
+        let (answer, answered) = oneshot::channel();
+        let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)
+            .map_err(io::Error::from)
+            .map_err(SpawnError::Io)?;
+        rustix::io::ioctl_fionbio(&reads, true)
+            .map_err(io::Error::from)
+            .map_err(SpawnError::Io)?;
+        let asked = self
+            .asks
+            .send(Ask::Examine {
+                output: writes,
+                answer,
+            })
+            .await;
+        asked.map_err(|_| SpawnError::SandboxEnded)?;
+        let started = answered.await.map_err(|_| SpawnError::SandboxEnded)??;
+        let ends = OuterEnds {
+            stdout: Some(reads),
+            ..OuterEnds::default()
+        };
+        let mut process =
+            Process::new(started, ends, self.asks.downgrade()).map_err(SpawnError::Io)?;
+        let mut text = String::new();
+        if let Some(output) = &mut process.stdout {
+            output
+                .read_to_string(&mut text)
+                .await
+                .map_err(SpawnError::Io)?;
+        }
+        Ok(text)
     }
 
     /// Waits until the sandbox has ended by itself (its time limit, its launcher's death) or by [`Sandbox::end`] elsewhere.

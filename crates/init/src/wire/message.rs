@@ -14,6 +14,8 @@ choice!(
         /// The first process was started: the time limit counts from now.
         2 => StartClock {},
         3 => End {},
+        /// Instead of the first message: only say what this kernel offers.
+        4 => Probe {},
     }
 );
 
@@ -26,7 +28,13 @@ choice!(
         2 => Failed { failure: Failure },
         /// Everything is dead; the groups are gone, or `remains` says what could not be removed.
         3 => Ended { stop: Stop, usage: Use, readings: Vec<Reading>, remains: Vec<String> },
+        4 => Probed { found: Vec<Probed> },
     }
+);
+
+record!(
+    /// One thing that was tried: 0, or the kernel's error number.
+    Probed { name: String, value: i32, errno: i32 }
 );
 
 record!(
@@ -70,6 +78,8 @@ choice!(
         },
         /// A negative pid is a process group, as for `kill`.
         2 => Signal { token: u32, group: u8, signal: i32 },
+        /// A process like any other, but one that looks around and writes what it sees to the one file beside this.
+        3 => Examine { token: u32 },
     }
 );
 
