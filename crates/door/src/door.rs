@@ -193,8 +193,8 @@ impl Door {
     }
 
     /// Takes no more connections, lets the standing ones end for as long as `grace`, closes what is left,
-    /// reports the last decisions, and returns when no task of the door is left.
-    pub async fn stop(self, grace: Duration) {
+    /// reports the last decisions, and returns when no task of the door is left: with the final counts.
+    pub async fn stop(self, grace: Duration) -> LogStats {
         self.closing.cancel();
         self.shared.tasks.close();
         // The log's task never ends by itself, so the wait is for all but that one.
@@ -207,6 +207,7 @@ impl Door {
         self.shared.stop.cancel();
         self.log_stop.cancel();
         self.shared.tasks.wait().await;
+        self.stats()
     }
 }
 

@@ -68,6 +68,13 @@ pub struct LogStats {
     pub refused: u64,
 }
 
+/// Whether counts still wait for the reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unreported {
+    None,
+    Some,
+}
+
 #[derive(Debug, PartialEq, Eq, Hash, Clone)]
 struct Kind {
     asked: Asked,
@@ -137,14 +144,27 @@ impl DecisionLog {
         ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = ticks.tick() => self.flush(),
-                () = stop.cancelled() => return self.flush(),
+                _ = ticks.tick() => {
+                    self.flush();
+                }
+                () = stop.cancelled() => return self.finish().await,
             }
         }
     }
 
+    /// Gives a slow reader a bounded time to take the last counts.
+    async fn finish(&self) {
+        let deadline = time::Instant::now() + WINDOW;
+        while self.flush() == Unreported::Some
+            && !self.0.reader.is_closed()
+            && time::Instant::now() < deadline
+        {
+            time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Sends what fits and keeps the counts of what does not.
-    fn flush(&self) {
+    fn flush(&self) -> Unreported {
         let mut state = self.state();
         let reader = &self.0.reader;
         state.kinds.retain(|kind, unreported| {
@@ -154,6 +174,10 @@ impl DecisionLog {
             if *further > 0 && reader.try_send(further_record(*further, allowed)).is_ok() {
                 *further = 0;
             }
+        }
+        match state.kinds.is_empty() && state.further == [0, 0] {
+            true => Unreported::None,
+            false => Unreported::Some,
         }
     }
 
@@ -248,5 +272,27 @@ mod tests {
                 refused: 10_000
             }
         );
+    }
+
+    /// A reader with room for one record gets the whole count when the log ends.
+    #[tokio::test]
+    async fn the_end_of_the_log_waits_for_a_slow_reader() {
+        let (sender, mut reader) = mpsc::channel(1);
+        let log = DecisionLog::new(sender);
+        for n in 0..30 {
+            log.record(Asked::Name, &refused(&format!("n{}.evil.com", n % 10)));
+        }
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let reading = async {
+            let mut count = 0;
+            while let Some(record) = reader.recv().await {
+                count += record.count;
+                time::sleep(Duration::from_millis(10)).await;
+            }
+            count
+        };
+        let ((), count) = tokio::join!(log.run(stop), reading);
+        assert_eq!(count, 30);
     }
 }
