@@ -79,6 +79,17 @@ impl View {
             .collect()
     }
 
+    /// Hides `HEAD` too where a person's checkout is on a branch that is hidden, or on none. A submodule's own
+    /// checkout is usually on none, and its `HEAD` is pinned.
+    pub(crate) async fn hide_head(&self, repo: &TrustedRepo) -> Result<Option<&'static str>> {
+        if self.own.is_none() {
+            return Ok(None);
+        }
+        let head = repo.head_branch().await?;
+        let seen = head.is_some_and(|branch| self.sees(&branch));
+        Ok((!seen).then_some("uploadpack.hideRefs=HEAD"))
+    }
+
     pub(crate) fn sees(&self, name: &RefName) -> bool {
         let below = |prefix: &String| {
             let prefix = prefix.trim_end_matches('/');

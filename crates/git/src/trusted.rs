@@ -247,11 +247,22 @@ impl TrustedRepo {
                 return Ok(true);
             }
         }
+        Ok(self.head_of(git_dir).await?.as_ref() == Some(branch))
+    }
+
+    /// The branch that the main checkout's `HEAD` names, `None` where it is on none.
+    pub(crate) async fn head_branch(&self) -> Result<Option<RefName>> {
+        self.head_of(&self.git_dir).await
+    }
+
+    async fn head_of(&self, git_dir: &Path) -> Result<Option<RefName>> {
         let git = Git::new(&self.program, git_dir).identity(self.identity);
         let ended = git.args(["symbolic-ref", "--quiet", "HEAD"]).run().await?;
         match ended.code() {
-            Some(0) => Ok(ended.success()?.trim_ascii() == branch.as_str().as_bytes()),
-            Some(1) => Ok(false),
+            Some(0) => Ok(String::from_utf8_lossy(ended.success()?.trim_ascii())
+                .parse()
+                .ok()),
+            Some(1) => Ok(None),
             _ => Err(ended.failure()),
         }
     }

@@ -28,7 +28,9 @@ pub(crate) async fn advertise(
     headers: &HeaderMap,
 ) -> Result<Response, Refused> {
     let _slot = slot(gateway).await?;
-    let git = upload_pack(target, headers).args(["--http-backend-info-refs"]);
+    let git = upload_pack(target, headers)
+        .await?
+        .args(["--http-backend-info-refs"]);
     let refs = git
         .args([target.repository.trusted().git_dir()])
         .output()
@@ -45,7 +47,10 @@ pub(crate) async fn serve(
     target: Target,
     request: Request,
 ) -> Result<Response, Refused> {
-    let git = upload_pack(&target, request.headers()).args([target.repository.trusted().git_dir()]);
+    let headers = request.headers().clone();
+    let git = upload_pack(&target, &headers)
+        .await?
+        .args([target.repository.trusted().git_dir()]);
     let body = body::whole(request, gateway.limits.fetch_request_bytes).await?;
     let head = pktline::fetch_head(&body)
         .map_err(|error| Refused::new(StatusCode::BAD_REQUEST, error.to_string()))?;
@@ -59,11 +64,14 @@ pub(crate) async fn serve(
     Ok(answer(StatusCode::OK, RESULT, output))
 }
 
-fn upload_pack(target: &Target, headers: &HeaderMap) -> Git {
+async fn upload_pack(target: &Target, headers: &HeaderMap) -> Result<Git, Refused> {
     let trusted = target.repository.trusted();
     let mut git = trusted.git();
     for rule in target.view.hide_refs() {
         git = git.config(&rule);
+    }
+    if let Some(rule) = target.view.hide_head(trusted).await? {
+        git = git.config(rule);
     }
     for setting in [
         "uploadpack.allowTipSHA1InWant=false",
@@ -83,7 +91,7 @@ fn upload_pack(target: &Target, headers: &HeaderMap) -> Git {
     if asked.is_some_and(|value| value.split(':').any(|word| word == "version=2")) {
         git = git.env("GIT_PROTOCOL", "version=2");
     }
-    git.args(["upload-pack", "--stateless-rpc", "--strict"])
+    Ok(git.args(["upload-pack", "--stateless-rpc", "--strict"]))
 }
 
 /// Protocol 2 lets a client want any object by id, so git's own settings do not suffice: each wanted id must be

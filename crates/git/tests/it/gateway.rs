@@ -211,6 +211,12 @@ async fn r6_other_runs_branches_stashes_and_unreachable_commits_stay_hidden() {
             assert!(!output.status.success(), "{hidden} was fetched by its id");
         }
     }
+    git(&user, &["checkout", "-q", "bulkhead/run-2"]);
+    let listed = world.sandbox_git(&dir, &["ls-remote", "origin"]).await;
+    assert!(
+        !String::from_utf8_lossy(&listed.stdout).contains(other.as_str()),
+        "HEAD tells where another run is"
+    );
     let reachable = world
         .sandbox_git(&dir, &["fetch", "-q", "origin", world.start.as_str()])
         .await;

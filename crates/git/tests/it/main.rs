@@ -4,6 +4,7 @@
 mod extras;
 mod gateway;
 mod inside;
+mod killed;
 mod landing;
 mod remote;
 mod support;
