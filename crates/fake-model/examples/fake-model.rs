@@ -1,4 +1,5 @@
-//! The fake model alone, for trying an agent by hand: `cargo run --example fake-model -- PATH TEXT`.
+//! The fake model alone, for trying an agent by hand: `cargo run --example fake-model -- PATH TEXT`. Where
+//! `FAKE_MODEL_REQUESTS` names a directory, the bodies of what it was asked are written there.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
 use bulkhead_fake_model::{FakeModel, Script};
@@ -18,6 +19,10 @@ async fn main() -> std::io::Result<()> {
         for seen in model.seen().into_iter().skip(told) {
             told += 1;
             println!("{} {} bytes", seen.path, seen.body.len());
+            if let Some(dir) = std::env::var_os("FAKE_MODEL_REQUESTS") {
+                let file = std::path::Path::new(&dir).join(format!("{told}.json"));
+                std::fs::write(file, seen.body)?;
+            }
         }
     }
 }

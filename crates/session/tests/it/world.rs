@@ -329,9 +329,9 @@ pub(crate) fn git(dir: &Path, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The `bulkhead` program beside the test's own, where it was built.
-pub(crate) fn program() -> Option<PathBuf> {
+/// The scripted agent as a program, which stands where sandboxes show `bulkhead` itself.
+pub(crate) fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let program = test.parent()?.parent()?.join("bulkhead");
-    program.is_file().then_some(program)
+    let built = test.parent().unwrap().parent().unwrap();
+    built.join("examples/scripted-agent")
 }
