@@ -151,6 +151,11 @@ fn make_root(root: &Path) -> io::Result<()> {
     DEVICE_LINKS
         .iter()
         .try_for_each(|(name, target)| symlink(target, root.join("dev").join(name)))?;
+    // What a phase is handed from earlier ones lies in the home, on the disk that has a limit.
+    symlink(
+        Path::new(HOME_DIR).join("artifacts"),
+        root.join("run/bulkhead/artifacts"),
+    )?;
     symlink("/tmp", root.join("var/tmp"))?;
     symlink("/run", root.join("var/run"))
 }

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::wire::{ArtifactChunk, ArtifactKind, FinishedArtifact, MAX_CHUNK};
 
-/// Where artifacts of earlier phases are, inside. The variable `BULKHEAD_ARTIFACTS` says the same.
+/// Where artifacts of earlier phases are, inside. `/run/bulkhead/artifacts` is a link to it, and the variable
+/// `BULKHEAD_ARTIFACTS` says the same.
 pub(crate) const ARTIFACTS_DIR: &str = "/home/agent/artifacts";
 
 /// The most bytes of one artifact.

@@ -9,7 +9,7 @@ use bulkhead_session::{
     wire::{Delivery, FailureKind},
 };
 
-use crate::world::{Phase, World, git, program, run};
+use crate::world::{Cancel, Phase, World, git, program, run};
 
 async fn world() -> World {
     World::new(Script::Say("hello".to_owned())).await
@@ -37,7 +37,7 @@ fn delivery(world: &World, order: PhaseOrder) -> Delivery {
 
 async fn play(world: &World, steps: &str) -> Phase {
     let (order, _) = scripted(world, steps);
-    run(delivery(world, order), vec![], std::future::pending()).await
+    run(delivery(world, order), vec![], Cancel::Never).await
 }
 
 #[tokio::test]
@@ -133,13 +133,12 @@ async fn an_agent_that_exits_without_a_result_has_failed() {
 async fn case_17_a_hanging_agent_is_cancelled_in_time() {
     let world = world().await;
     for steps in [
-        "steps: [{hang: true}]",
-        "steps: [{ignore_cancel: true}, {ignore_eof: true}, {hang: true}]",
+        "steps: [{say: here}, {hang: true}]",
+        "steps: [{ignore_cancel: true}, {ignore_eof: true}, {say: here}, {hang: true}]",
     ] {
         let (order, _) = scripted(&world, steps);
-        let cancel = tokio::time::sleep(Duration::from_secs(2));
         let begun = Instant::now();
-        let phase = run(delivery(&world, order), vec![], cancel).await;
+        let phase = run(delivery(&world, order), vec![], Cancel::WhenItSpeaks).await;
         assert_eq!(
             phase.report.failure.as_ref().unwrap().kind,
             FailureKind::Cancelled
@@ -169,7 +168,7 @@ async fn r15_caps_on_cost_stop_the_agent() {
     let steps = "steps: [{usage: {tokens: 5, cost_usd: 0.75}}, {sleep_ms: 60000}]";
     let (mut order, _) = scripted(&world, steps);
     order.max_cost_usd_milli = Some(500);
-    let phase = run(delivery(&world, order), vec![], std::future::pending()).await;
+    let phase = run(delivery(&world, order), vec![], Cancel::Never).await;
     let failure = phase.report.failure.as_ref().unwrap();
     assert_eq!(failure.kind, FailureKind::Cap);
     assert!(

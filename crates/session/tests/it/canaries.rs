@@ -6,7 +6,7 @@ use bulkhead_model::{Stream, Work};
 use bulkhead_session::agents::{Overrides, resolve};
 use secrecy::SecretString;
 
-use crate::world::{TOKEN, World, command, program, run};
+use crate::world::{Cancel, TOKEN, World, command, program, run};
 
 /// In the environment of this process, as a control plane's would be; `.config` cannot set it for one test, so
 /// it is what every process of a test run has.
@@ -73,7 +73,7 @@ async fn h7_case_31_no_canary_is_found_by_a_command() {
         .secrets
         .insert("UNDECLARED".parse().unwrap(), undeclared);
     delivery.machine.proxy = Some("http://user:canary-proxy-dddddddd@192.0.2.1:3128".into());
-    let phase = run(delivery, vec![], std::future::pending()).await;
+    let phase = run(delivery, vec![], Cancel::Never).await;
     assert_clean(&phase.succeeded().output(Stream::Stdout));
 }
 
@@ -98,7 +98,7 @@ async fn case_33_no_canary_is_found_through_an_agents_start() {
     order.env.insert("WORDS".to_owned(), canaries.words());
     let mut delivery = world.delivery(order);
     delivery.program = Some(program());
-    let phase = run(delivery, vec![], std::future::pending()).await;
+    let phase = run(delivery, vec![], Cancel::Never).await;
     let events = format!("{:?}", phase.succeeded().agent());
     // The command line of the step is an event of its own, so only the output is looked at.
     assert_clean(&events);
@@ -125,7 +125,7 @@ echo searched
     delivery
         .secrets
         .insert("DEPLOY_KEY".parse().unwrap(), secret);
-    let phase = run(delivery, vec![], std::future::pending()).await;
+    let phase = run(delivery, vec![], Cancel::Never).await;
     let output = phase.succeeded().output(Stream::Stdout);
     assert_eq!(output, "ANTHROPIC_API_KEY DEPLOY_KEY searched\n");
     assert!(!format!("{:?}", phase.report).contains(TOKEN));

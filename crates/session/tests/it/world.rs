@@ -32,7 +32,10 @@ use bulkhead_session::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use tempfile::TempDir;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::Notify,
+};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use uuid::Uuid;
 
@@ -164,7 +167,7 @@ impl World {
 
     /// Carries out the order to its report.
     pub(crate) async fn run(&self, order: PhaseOrder) -> Phase {
-        run(self.delivery(order), vec![], std::future::pending()).await
+        run(self.delivery(order), vec![], Cancel::Never).await
     }
 
     /// A file of the run's branch, as the user sees it.
@@ -184,15 +187,24 @@ pub(crate) fn command(run: &str) -> Work {
     }
 }
 
-/// Carries out a delivery; `cancel` is when the executor asks to cancel.
+/// When the executor asks the session to cancel.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Cancel {
+    Never,
+    /// As soon as the agent has said anything, so that it is surely at work.
+    WhenItSpeaks,
+}
+
+/// Carries out a delivery.
 pub(crate) async fn run(
     delivery: Delivery,
     artifacts: Vec<ArtifactChunk>,
-    cancel: impl Future<Output = ()>,
+    cancel: Cancel,
 ) -> Phase {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (reader, writer) = ours.into_split();
     let theirs = theirs.into_std().unwrap();
+    let spoke = Notify::new();
     let executor = async {
         let mut out = Outgoing::<_, ToSession>::new(writer);
         out.send(ToSession::Order(Box::new(delivery)))
@@ -201,13 +213,15 @@ pub(crate) async fn run(
         for chunk in artifacts {
             out.send(ToSession::Artifact(chunk)).await.unwrap();
         }
-        cancel.await;
-        out.send(ToSession::Cancel).await.unwrap();
+        spoke.notified().await;
+        if cancel == Cancel::WhenItSpeaks {
+            out.send(ToSession::Cancel).await.unwrap();
+        }
         std::future::pending::<()>().await;
     };
     let (worked, phase) = tokio::join!(run_worker(theirs.into()), async {
         tokio::select! {
-            phase = listen(Incoming::new(reader)) => phase,
+            phase = listen(Incoming::new(reader), &spoke) => phase,
             () = executor => unreachable!("it waits for ever"),
         }
     });
@@ -215,12 +229,30 @@ pub(crate) async fn run(
     phase
 }
 
-async fn listen<R: tokio::io::AsyncRead + Unpin>(mut incoming: Incoming<R, FromSession>) -> Phase {
+async fn listen<R: tokio::io::AsyncRead + Unpin>(
+    mut incoming: Incoming<R, FromSession>,
+    spoke: &Notify,
+) -> Phase {
     let (mut events, mut log, mut artifacts, mut report) = (vec![], vec![], vec![], None);
     while let Some(message) = incoming.next().await.unwrap() {
         match message {
-            FromSession::Event(event) => events.push(event),
-            FromSession::Log { stream, data } => log.push((stream, data.to_vec())),
+            FromSession::Event(event) => {
+                if matches!(
+                    event,
+                    PhaseEvent::Agent {
+                        event: AgentEvent::Message { .. }
+                    }
+                ) {
+                    spoke.notify_one();
+                }
+                events.push(event);
+            }
+            FromSession::Log { stream, data } => {
+                if stream == Stream::Stdout {
+                    spoke.notify_one();
+                }
+                log.push((stream, data.to_vec()));
+            }
             FromSession::Artifact(chunk) => artifacts.push(chunk),
             FromSession::Report(last) => report = Some(*last),
         }
