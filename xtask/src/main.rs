@@ -27,15 +27,10 @@ struct Cli {
     command: Task,
 }
 
-#[derive(Clone, Subcommand)]
+#[derive(Clone, Copy, Subcommand)]
 enum Task {
     /// All checks, then all tests: what `make test` and CI run
     Test,
-    /// The tests with the real agents' command lines; `scripts/test-agents` installs those first
-    Agents {
-        /// Which tests, as a regular expression
-        tests: String,
-    },
     /// The checks that need no compilation: format, tidy, documentation links, supply chain
     Check,
     /// Is every Rust file formatted?
@@ -74,7 +69,6 @@ fn run(task: Task) -> Result<Findings> {
     let tree = Tree::open()?;
     match task {
         Task::Test => test_run::all(&tree),
-        Task::Agents { tests } => test_run::agents(&tree, &tests),
         Task::Check => test_run::quick_checks(&tree),
         Task::FmtCheck => test_run::format(&tree),
         Task::SupplyChain => supply_chain::check_tree(&tree),

@@ -57,25 +57,11 @@ pub(crate) fn format(tree: &Tree) -> Result<Findings> {
 }
 
 fn tests(tree: &Tree) -> Result<Findings> {
-    let mut arguments = vec!["--no-fail-fast"];
-    if std::env::var_os("CI").is_some() {
-        arguments.extend(["--profile", "ci"]);
-    }
-    nextest(tree, &arguments)
-}
-
-/// They are large and slow, so `make test` runs one of them at most.
-pub(crate) fn agents(tree: &Tree, tests: &str) -> Result<Findings> {
-    let filter = format!("test(/{tests}/)");
-    nextest(
-        tree,
-        &["--no-fail-fast", "--run-ignored=all", "-E", &filter],
-    )
-}
-
-fn nextest(tree: &Tree, arguments: &[&str]) -> Result<Findings> {
     let mut nextest = Command::new("cargo");
-    nextest.args(["nextest", "run", "--locked"]).args(arguments);
+    nextest.args(["nextest", "run", "--locked", "--no-fail-fast"]);
+    if std::env::var_os("CI").is_some() {
+        nextest.args(["--profile", "ci"]);
+    }
     as_root(tree, &mut nextest)?;
     let mut findings = Findings::default();
     if !tree.run(&mut nextest)? {
