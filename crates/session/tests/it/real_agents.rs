@@ -2,7 +2,7 @@
 //! the fake model, with no key and no network (D13).
 //!
 //! They are large (100 to 420 MB), so only the one that also runs without Node is part of every test run;
-//! `make test-agents` runs all.
+//! `make test-agents` turns on the feature `real-agents` and runs all.
 
 use bulkhead_fake_model::Script;
 use bulkhead_model::{AgentEvent, Work};
@@ -72,8 +72,8 @@ async fn d13_claude_edits_a_file() {
     edits_a_file("claude", &Overrides::default()).await;
 }
 
+#[cfg(feature = "real-agents")]
 #[tokio::test]
-#[ignore = "large: `make test-agents`"]
 async fn d13_codex_edits_a_file() {
     // An unknown model gets plain tools; the newest ones are offered a tool that runs JavaScript.
     let overrides = Overrides {
@@ -83,14 +83,14 @@ async fn d13_codex_edits_a_file() {
     edits_a_file("codex", &overrides).await;
 }
 
+#[cfg(feature = "real-agents")]
 #[tokio::test]
-#[ignore = "large: `make test-agents`"]
 async fn d13_gemini_edits_a_file() {
     edits_a_file("gemini", &Overrides::default()).await;
 }
 
+#[cfg(feature = "real-agents")]
 #[tokio::test]
-#[ignore = "large: `make test-agents`"]
 async fn d13_opencode_edits_a_file() {
     edits_a_file("opencode", &Overrides::default()).await;
 }
