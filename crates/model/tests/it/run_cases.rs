@@ -857,3 +857,23 @@ fn r13_a_lost_attempt_is_stopped_before_it_is_repeated() {
         [Action::StopPhase { fence, .. }, Action::Dispatch { attempt: 2, .. }] if *fence == old
     ));
 }
+
+#[test]
+fn case_61_the_latest_answers_are_remembered_and_their_number_is_bounded() {
+    let mut driver = Driver::started(reviewed(1));
+    let mut given = Vec::new();
+    for round in 0..100 {
+        driver.succeed();
+        let back = answer(&driver.run, send_back(&format!("round {round}")));
+        driver.apply(&back);
+        given.push(back);
+    }
+    assert_eq!(driver.run.answered.len(), 64);
+    for back in &given[given.len() - 64..] {
+        assert!(driver.apply(back).is_empty(), "a repetition does nothing");
+    }
+    assert!(matches!(
+        driver.refused(&given[0]),
+        Refused::NoSuchGate { .. }
+    ));
+}
