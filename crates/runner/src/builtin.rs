@@ -18,13 +18,14 @@ use std::{ffi::OsString, io, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use bulkhead_model::PhaseOrder;
+use bulkhead_sandbox::{Engine, EngineConfig, Refusal, doctor};
 use bulkhead_session::wire::Machine;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Executor, FailureKind, LeaseKeeper, Orphan, PhaseKey, PhaseReport, PhaseSecrets, PhaseSink,
-    Place, Running, StartError,
+    Executor, FailureKind, LeaseKeeper, Orphan, OrphanKind, PhaseKey, PhaseReport, PhaseSecrets,
+    PhaseSink, Place, Running, StartError,
 };
 use journal::Journal;
 use phase::Phase;
@@ -68,6 +69,20 @@ impl BuiltinExecutor {
             closing: CancellationToken::new(),
             config,
         })
+    }
+}
+
+impl BuiltinExecutor {
+    async fn engine(&self) -> Result<Engine, Refusal> {
+        Engine::probe(EngineConfig::new(&self.config.machine.sandbox_dir)).await
+    }
+}
+
+fn orphan(found: bulkhead_sandbox::Orphan) -> Orphan {
+    Orphan {
+        kind: OrphanKind::Sandbox,
+        left: found.done.err(),
+        what: found.found,
     }
 }
 
@@ -117,7 +132,24 @@ impl Executor for BuiltinExecutor {
     }
 
     async fn sweep(&self, alive: &[PhaseKey]) -> Vec<Orphan> {
-        self.journal.sweep(alive).await
+        let mut orphans = self.journal.sweep(alive).await;
+        // After the sessions, so that none of them still holds a sandbox.
+        match self.engine().await {
+            Ok(engine) => orphans.extend(engine.reap_orphans().await.into_iter().map(orphan)),
+            // A machine that can build no sandbox has none to leave behind; its phases say why.
+            Err(refusal) => tracing::warn!(%refusal, "cannot look for orphaned sandboxes"),
+        }
+        orphans
+    }
+
+    async fn isolation(&self) -> serde_json::Value {
+        let checks = doctor::checks(EngineConfig::new(&self.config.machine.sandbox_dir)).await;
+        let check = |check: &doctor::Check| {
+            serde_json::json!({
+                "name": check.name, "ok": check.ok, "seen": check.seen, "remedy": check.remedy,
+            })
+        };
+        checks.iter().map(check).collect()
     }
 
     async fn shutdown(&self) {
