@@ -14,7 +14,7 @@ use bulkhead_egress::{
 use bulkhead_git::Repository;
 pub use bulkhead_model::gate::Scope;
 use bulkhead_runner::{Executor, Orphan};
-use bulkhead_store::{Access, Store};
+use bulkhead_store::{Access, Store, logs::LocalLogs};
 use secrecy::SecretString;
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -108,6 +108,7 @@ impl ControlPlane {
         Repository::clear_scratch(&git_data).map_err(OpenError::Git)?;
         let plane = Plane {
             repos: Repos::new(config.git.clone(), git_data),
+            logs: Arc::new(LocalLogs::new(store.dir().logs())),
             egress: egress(&config)?,
             tls: tls(&config)?,
             store,

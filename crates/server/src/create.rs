@@ -40,15 +40,18 @@ pub(crate) async fn run(
         None => Repository::None,
     };
     let (name, text) = workflow_text(plane, repo.as_ref(), new.workflow.as_ref()).await?;
-    let resolved = resolve::workflow(&name, &text, &new, kind, &plane.config)?;
+    let resolved = resolve::workflow(&name, &text, &new, &plane.config)?;
+    let plan = resolved.workflow.plan(kind).map_err(|error| {
+        Problem::new(Code::InvalidWorkflow, error.to_string()).field("workflow")
+    })?;
     let spec = RunSpec {
-        name: resolved.name,
         created_by: caller.name.clone(),
         repo,
         inputs: resolved.inputs,
-        phases: resolved.phases,
+        workflow: resolved.workflow,
+        agents: resolved.agents,
     };
-    let id = store(plane, caller, &new, id, resolved.plan, &spec).await?;
+    let id = store(plane, caller, &new, id, plan, &spec).await?;
     plane.fail_point("create.after_commit");
     let starter = Arc::clone(plane);
     plane.tasks.spawn(async move {
@@ -80,7 +83,7 @@ async fn store(
     let created = plane
         .store
         .create_run(StoredNewRun {
-            name: &spec.name,
+            name: &spec.workflow.name,
             spec,
             run: &run,
             idempotency,

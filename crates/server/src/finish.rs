@@ -25,6 +25,7 @@ pub(crate) async fn run(plane: &Arc<Plane>, run: RunId, end: &End) -> Result<(),
             plane.store.revoke_phase_tokens(&key, now_ms()).await?;
         }
     }
+    plane.repos.forget(run).await;
     tracing::info!(%run, %end, "a run has ended");
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! Each follower has a task that reads what is new, hands it on through a bounded channel, and sleeps until
 //! the store says that something was committed. A slow client slows its own task down and nobody else.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::BoxStream};
 use tokio::sync::mpsc;
@@ -34,11 +34,17 @@ pub(crate) struct Batch<T> {
     pub(crate) is_over: bool,
 }
 
+/// How often a follower looks by itself where every change is a commit.
+pub(crate) const SELDOM: Duration = Duration::from_secs(10);
+/// The same where output is read, which is no commit.
+pub(crate) const OFTEN: Duration = Duration::from_millis(200);
+
 /// Reads by `read`, beginning after `after`, until it is over. `read` must look whether it is over before it
 /// reads, so that nothing which comes in between is missed.
 pub(crate) fn follow<T, F>(
     plane: &Arc<Plane>,
     mut after: u64,
+    look: Duration,
     read: impl Fn(Arc<Plane>, u64) -> F + Send + 'static,
 ) -> Live<T>
 where
@@ -74,6 +80,7 @@ where
             }
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(look) => {}
                 () = sender.closed() => return,
                 () = owner.closing.cancelled() => {
                     drop(sender.send(Item::Bye).await);

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bulkhead_model::{
-    Digest, GateId, RunId,
+    GateId, RunId,
+    compose::approved_phase,
     gate::{Answer as GateAnswer, Approver, Binding, Decision, Person, Principal},
-    run::{Gate, GateWhy, Run, RunEvent},
+    run::{Gate, Run, RunEvent},
 };
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
 pub(crate) async fn show(plane: &Plane, run: RunId, gate: GateId) -> Result<GateView, Problem> {
     let run = plane.store.run(run).await?;
     let (index, open) = open_gate(&run, gate)?;
-    let binding = binding(plane, &run, index, open).await?;
+    let binding = binding(plane, &run, index).await?;
     let mut view = show::gate(&run, index, open);
     view.binding = Some(BindingView::from(&binding));
     Ok(view)
@@ -34,9 +35,9 @@ pub(crate) async fn decide(
     let shown = Binding::try_from(&request.binding)?;
     // A repeated answer comes to a gate that is closed by now: the run's machine knows it by its id.
     let (policy, now) = match open_gate(&run, gate) {
-        Ok((index, open)) => {
+        Ok((index, _)) => {
             let policy = run.plan.phases()[index].gate.clone();
-            (policy, binding(plane, &run, index, open).await?)
+            (policy, binding(plane, &run, index).await?)
         }
         Err(missing) if run.answered.iter().all(|answered| answered.gate != gate) => {
             return Err(missing);
@@ -72,25 +73,22 @@ fn open_gate(run: &Run, gate: GateId) -> Result<(usize, &Gate), Problem> {
 }
 
 /// Commit, diff, next phase and effective policy, all read now.
-async fn binding(plane: &Plane, run: &Run, index: usize, gate: &Gate) -> Result<Binding, Problem> {
+async fn binding(plane: &Plane, run: &Run, index: usize) -> Result<Binding, Problem> {
     let spec = plane.spec(run.id).await?;
-    let next = match gate.why {
-        GateWhy::Review => index + 1,
-        GateWhy::Parked { .. } => index,
-    };
-    let (next, policy) = spec
-        .digests(Some(next))
-        .map_err(|error| Problem::internal(&error))?;
     let commit = crate::phase::branch_tip(plane, run.id)
         .await
         .map_err(|error| Problem::new(Code::Upstream, error))?;
-    let shown = diff::of_phase(plane, run, index, commit.as_ref()).await?;
-    Ok(Binding {
-        commit,
-        diff: Digest::of_bytes(shown.as_bytes()),
-        next,
-        policy,
-    })
+    let diff = diff::digest(plane, run, index, commit.as_ref()).await?;
+    let next = approved_phase(&spec.workflow, run);
+    let agent = next.and_then(|next| {
+        let position = spec
+            .workflow
+            .phases
+            .iter()
+            .position(|phase| phase.name == next.name)?;
+        spec.agents.get(position)
+    });
+    Binding::of(commit, diff, next, &agent).map_err(|error| Problem::internal(&error))
 }
 
 impl From<&Binding> for BindingView {

@@ -29,6 +29,7 @@ mod gates;
 mod gateway;
 mod land;
 mod ledger;
+mod logs;
 mod models;
 mod notify;
 mod outbox;

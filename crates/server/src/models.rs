@@ -76,14 +76,13 @@ impl Tokens {
             .held
             .key;
         let spec = self.0.spec(key.run).await.map_err(failed)?;
-        let phase = spec.phases.iter().find(|phase| phase.name == key.phase);
-        let is_named = phase.is_some_and(|phase| {
-            phase
-                .policy
-                .models
-                .iter()
-                .any(|model| model.upstream == upstream)
-        });
+        let index = spec
+            .workflow
+            .phases
+            .iter()
+            .position(|phase| phase.name == key.phase);
+        let named = index.map(|index| spec.models(index)).unwrap_or_default();
+        let is_named = named.iter().any(|model| model.upstream == upstream);
         match is_named {
             true => Ok(()),
             false => Err(TokenRefusal::NotForThisUpstream),

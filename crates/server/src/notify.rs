@@ -119,7 +119,7 @@ async fn notice(plane: &Plane, run: &Run, id: GateId) -> Result<Option<Notice>, 
     Ok(Some(Notice {
         event: "gate_waiting",
         run: run.id.to_string(),
-        name: plane.spec(run.id).await?.name,
+        name: plane.spec(run.id).await?.workflow.name,
         phase: run.plan.phases()[index].name.to_string(),
         attempt: gate.attempt,
         gate: id.to_string(),

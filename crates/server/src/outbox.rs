@@ -33,8 +33,6 @@ pub(crate) enum EffectError {
     Store(#[from] bulkhead_store::Error),
     #[error("{0}")]
     Later(String),
-    #[error("{0}")]
-    Never(String),
 }
 
 pub(crate) async fn work(plane: Arc<Plane>) {
@@ -122,7 +120,7 @@ async fn act(plane: &Arc<Plane>, effect: Effect) -> Result<(), EffectError> {
             attempt,
             fence,
             start,
-            comment,
+            ..
         } => {
             let dispatch = Dispatch {
                 run,
@@ -131,7 +129,6 @@ async fn act(plane: &Arc<Plane>, effect: Effect) -> Result<(), EffectError> {
                 attempt,
                 fence,
                 start,
-                comment,
             };
             phase::begin(plane, dispatch).await
         }
@@ -150,19 +147,7 @@ async fn put_off(
     error: &EffectError,
 ) -> Result<(), bulkhead_store::Error> {
     let words = chain(error);
-    let give_up = matches!(error, EffectError::Never(_));
-    tracing::warn!(
-        effect = %claimed.effect.id,
-        error = words,
-        give_up,
-        "an effect failed"
-    );
-    if give_up {
-        return plane.store.give_up_effect(claimed, &words, now_ms()).await;
-    }
-    plane
-        .store
-        .fail_effect(claimed, &words, now_ms())
-        .await
-        .map(drop)
+    tracing::warn!(effect = %claimed.effect.id, error = words, "an effect failed; it comes again");
+    let later = plane.store.fail_effect(claimed, &words, now_ms()).await;
+    later.map(drop)
 }

@@ -25,7 +25,7 @@ use bulkhead_model::{
     CommitId, EndReason, Fence, PhaseName, RunId,
     run::{Failure, PhaseEnd, RunEvent, Spent},
 };
-use bulkhead_runner::{PhaseKey as ExecutorKey, StopReason};
+use bulkhead_runner::StopReason;
 use bulkhead_store::{Held, PhaseKey};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +46,6 @@ pub(crate) struct Dispatch {
     pub(crate) attempt: u32,
     pub(crate) fence: Fence,
     pub(crate) start: Option<CommitId>,
-    pub(crate) comment: Option<String>,
 }
 
 impl Dispatch {
@@ -70,7 +69,6 @@ pub(crate) struct Phases {
 
 #[derive(Debug, Clone)]
 struct Live {
-    key: ExecutorKey,
     stop: Arc<watch::Sender<Option<StopReason>>>,
     over: CancellationToken,
 }
@@ -78,10 +76,6 @@ struct Live {
 impl Phases {
     pub(crate) fn has(&self, run: RunId, fence: Fence) -> bool {
         self.lock().contains_key(&(run, fence))
-    }
-
-    pub(crate) fn keys(&self) -> Vec<ExecutorKey> {
-        self.lock().values().map(|live| live.key.clone()).collect()
     }
 
     /// Asks an attempt to end, and returns what resolves when it has. None where there is no such task.
@@ -114,14 +108,7 @@ impl Phases {
         }
         let (stop, stopped) = watch::channel(None);
         let over = CancellationToken::new();
-        let key = ExecutorKey {
-            run: dispatch.run,
-            phase: dispatch.phase.clone(),
-            attempt: dispatch.attempt,
-            fence: dispatch.fence,
-        };
         let entry = Live {
-            key,
             stop: Arc::new(stop),
             over: over.clone(),
         };

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use bulkhead_egress::{Egress, Tls};
 use bulkhead_model::{
-    Fence, RunId,
+    ArtifactName, Fence, RunId,
     run::{Refused, Run, RunEvent},
 };
-use bulkhead_runner::Executor;
+use bulkhead_runner::{ArtifactKind, Executor};
 use bulkhead_store::{
     Error as StoreError, Store,
+    logs::LogStore,
     runs::{ApplyError, Expected, Move},
 };
 use futures::future::BoxFuture;
@@ -24,6 +25,7 @@ pub(crate) struct Plane {
     pub(crate) config: Config,
     pub(crate) store: Store,
     pub(crate) executor: Arc<dyn Executor>,
+    pub(crate) logs: Arc<dyn LogStore>,
     pub(crate) repos: Repos,
     pub(crate) egress: Egress,
     pub(crate) tls: Tls,
@@ -115,6 +117,27 @@ impl Plane {
         self.store.run_spec(run).await
     }
 
+    /// What an artifact is, which its bytes do not say.
+    pub(crate) async fn artifact_kind(
+        &self,
+        run: RunId,
+        name: &ArtifactName,
+    ) -> Option<ArtifactKind> {
+        let noted = self.store.setting(&artifact_note(run, name)).await;
+        noted.ok().flatten()
+    }
+
+    pub(crate) async fn note_artifact_kind(
+        &self,
+        run: RunId,
+        name: &ArtifactName,
+        kind: ArtifactKind,
+    ) -> Result<(), StoreError> {
+        self.store
+            .set_setting(&artifact_note(run, name), &kind, now_ms())
+            .await
+    }
+
     /// The run's attempt in flight is still the one with this fence.
     pub(crate) async fn is_current(&self, run: RunId, fence: Fence) -> Result<bool, StoreError> {
         let run = self.store.run(run).await?;
@@ -122,6 +145,10 @@ impl Plane {
             .in_flight()
             .is_some_and(|(_, attempt)| attempt.fence == fence))
     }
+}
+
+fn artifact_note(run: RunId, name: &ArtifactName) -> String {
+    format!("artifact-kind/{run}/{name}")
 }
 
 /// Whether the same call may succeed later.

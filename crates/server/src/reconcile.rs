@@ -127,6 +127,8 @@ async fn in_flight(
             RunEvent::Restarted { fence, head }
         }
     };
+    // What it had said until then is whole; the log says that its writer was killed.
+    drop(plane.logs.recover(key, now_ms()).await);
     plane
         .store
         .revoke_phase_tokens(key, now_ms())

@@ -1,13 +1,12 @@
 //! Repositories that runs work on: opened once, shared by everything that reads or serves them.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use bulkhead_git::{GitProgram, Repository, Served, Source, Upstream, UpstreamCredential};
-use bulkhead_model::RunId;
+use bulkhead_git::{
+    GitProgram, ListedSubmodule, Lookup, Oid, Repository, Served, Source, Upstream,
+    UpstreamCredential,
+};
+use bulkhead_model::{GitExtras, RunId};
 use tokio::sync::Mutex;
 
 use crate::{Code, Config, GitCredential, Problem, plane::Plane, problem::chain};
@@ -16,6 +15,8 @@ pub(crate) struct Repos {
     program: GitProgram,
     git_data: PathBuf,
     open: Mutex<HashMap<String, Arc<Served>>>,
+    /// With the submodules of the commit that a run's phase starts from.
+    of_runs: Mutex<HashMap<RunId, Arc<Served>>>,
 }
 
 impl Repos {
@@ -24,11 +25,8 @@ impl Repos {
             program,
             git_data,
             open: Mutex::default(),
+            of_runs: Mutex::default(),
         }
-    }
-
-    pub(crate) fn git_data(&self) -> &Path {
-        &self.git_data
     }
 
     pub(crate) async fn open(&self, plane: &Plane, source: &str) -> Result<Repository, Problem> {
@@ -47,11 +45,42 @@ impl Repos {
         Ok(served.map(|served| served.repository.clone()))
     }
 
+    /// Looks at a start commit: prepares submodules and LFS for the run's phase, or refuses by name.
+    pub(crate) async fn look(
+        &self,
+        plane: &Plane,
+        run: RunId,
+        source: &str,
+        commit: &Oid,
+        listed: &[ListedSubmodule],
+    ) -> Result<GitExtras, Problem> {
+        let repository = self.open(plane, source).await?;
+        let lookup = Lookup {
+            program: &self.program,
+            git_data: &self.git_data,
+            listed,
+        };
+        let looked = repository.preflight(commit, lookup).await;
+        let looked = looked.map_err(|error| Problem::new(Code::Refused, chain(&error)))?;
+        let mut served = Served::new(repository);
+        served.submodules = looked.submodules;
+        self.of_runs.lock().await.insert(run, Arc::new(served));
+        Ok(looked.extras)
+    }
+
+    /// A run that has ended needs nothing any more.
+    pub(crate) async fn forget(&self, run: RunId) {
+        self.of_runs.lock().await.remove(&run);
+    }
+
     pub(crate) async fn served(
         &self,
         plane: &Plane,
         run: RunId,
     ) -> Result<Option<Arc<Served>>, Problem> {
+        if let Some(served) = self.of_runs.lock().await.get(&run) {
+            return Ok(Some(Arc::clone(served)));
+        }
         match plane.spec(run).await?.repo {
             Some(repo) => self.serve(plane, &repo.source).await.map(Some),
             None => Ok(None),

@@ -2,49 +2,41 @@
 
 use std::collections::BTreeMap;
 
-use bulkhead_model::{
-    AgentSpec, ModelGateway, Protocol,
-    run::{Plan, Repository},
-    workflow::{self, AgentChoice, Known, WorkSpec, Workflow},
-};
+use bulkhead_model::workflow::{AgentChoice, Known, WorkSpec, Workflow};
+use bulkhead_session::agents::{self, Overrides, READY};
 
-use crate::{
-    Code, Config, NewRun, Problem,
-    spec::{PhasePolicy, PhaseSpec, WorkPlan},
-};
+use crate::{Code, Config, NewRun, Problem, spec::Agent};
+
+/// The name under which any command line can be an agent.
+const COMMAND: &str = "command";
 
 pub(crate) struct Resolved {
-    pub(crate) name: String,
-    pub(crate) plan: Plan,
+    pub(crate) workflow: Workflow,
     pub(crate) inputs: BTreeMap<String, String>,
-    pub(crate) phases: Vec<PhaseSpec>,
+    pub(crate) agents: Vec<Option<Agent>>,
 }
 
 pub(crate) fn workflow(
     path: &str,
     text: &str,
     new: &NewRun,
-    repository: Repository,
     config: &Config,
 ) -> Result<Resolved, Problem> {
-    let read = Workflow::read(path, text, &known(config)).map_err(|error| {
+    let workflow = Workflow::read(path, text, &known(config)).map_err(|error| {
         Problem::new(Code::InvalidWorkflow, error.to_string())
             .field("workflow")
             .findings(error.problems.iter().map(ToString::to_string).collect())
     })?;
-    let inputs = inputs(&read, new)?;
-    let plan = read.plan(repository).map_err(|error| {
-        Problem::new(Code::InvalidWorkflow, error.to_string()).field("workflow")
-    })?;
-    let mut phases = Vec::with_capacity(read.phases.len());
-    for spec in &read.phases {
-        phases.push(phase(spec, new.agent.as_deref())?);
-    }
+    let inputs = inputs(&workflow, new)?;
+    let phases = workflow.phases.iter();
+    let agents = phases.map(|phase| match &phase.work {
+        WorkSpec::Command { .. } => Ok(None),
+        WorkSpec::Agent { agent, .. } => resolve_agent(agent, new.agent.as_deref()).map(Some),
+    });
     Ok(Resolved {
-        name: read.name,
-        plan,
+        agents: agents.collect::<Result<_, _>>()?,
         inputs,
-        phases,
+        workflow,
     })
 }
 
@@ -55,7 +47,7 @@ fn known(config: &Config) -> Known {
         .iter()
         .map(|path| path.display().to_string());
     Known {
-        agents: None,
+        agents: Some(READY.iter().map(|ready| ready.name.to_owned()).collect()),
         notifiers: Some(config.notify.commands.keys().cloned().collect()),
         toolchains: Some(toolchains.collect()),
     }
@@ -70,53 +62,34 @@ fn inputs(workflow: &Workflow, new: &NewRun) -> Result<BTreeMap<String, String>,
     })
 }
 
-fn phase(spec: &workflow::PhaseSpec, instead: Option<&str>) -> Result<PhaseSpec, Problem> {
-    let (work, models) = match &spec.work {
-        WorkSpec::Command { run } => (WorkPlan::Command { run: run.clone() }, Vec::new()),
-        WorkSpec::Agent { agent, prompt } => {
-            let (agent, models) = resolve_agent(agent, instead)?;
-            let prompt = prompt.clone();
-            (WorkPlan::Agent { agent, prompt }, models)
-        }
+/// The agent that the phase names, or the one that the caller wants instead of it.
+fn resolve_agent(choice: &AgentChoice, instead: Option<&str>) -> Result<Agent, Problem> {
+    let (name, overrides) = match instead {
+        Some(name) => (name, Overrides::default()),
+        None => (choice.name.as_str(), overrides(choice)),
     };
-    Ok(PhaseSpec {
-        name: spec.name.clone(),
-        work,
-        policy: PhasePolicy {
-            limits: spec.limits,
-            network: spec.network.clone(),
-            models,
-            toolchains: spec.toolchains.clone(),
-            secrets: spec.secrets.clone(),
-            max_turns: spec.caps.turns,
-            max_cost_usd_milli: spec.caps.cost_micro_usd.map(|micro| micro.div_ceil(1000)),
-        },
-        env: spec.env.clone(),
-        artifacts_in: spec.artifacts.r#in.clone(),
-        artifacts_out: spec.artifacts.out.clone(),
+    // With a command of its own an agent may have any name.
+    let is_ready = READY.iter().any(|ready| ready.name == name);
+    let looked_up = if overrides.command.is_some() && !is_ready {
+        COMMAND
+    } else {
+        name
+    };
+    let resolved = agents::resolve(looked_up, &overrides)
+        .map_err(|error| Problem::new(Code::InvalidWorkflow, error.to_string()).field("agent"))?;
+    let mut spec = resolved.spec;
+    name.clone_into(&mut spec.name);
+    Ok(Agent {
+        spec,
+        models: resolved.models,
     })
 }
 
-/// The agent that the phase names, or the one that the caller wants instead of it.
-fn resolve_agent(
-    choice: &AgentChoice,
-    instead: Option<&str>,
-) -> Result<(AgentSpec, Vec<ModelGateway>), Problem> {
-    let name = instead.unwrap_or(&choice.name);
-    let command = choice.command.clone().filter(|_| instead.is_none());
-    let Some(argv) = command else {
-        return Err(Problem::new(
-            Code::InvalidWorkflow,
-            format!("there is no ready agent {name:?}"),
-        )
-        .field("agent"));
-    };
-    let spec = AgentSpec {
-        name: name.to_owned(),
-        argv,
-        protocol: choice.protocol.unwrap_or(Protocol::Plain),
-        env: choice.env.clone(),
-        home_files: BTreeMap::new(),
-    };
-    Ok((spec, Vec::new()))
+fn overrides(choice: &AgentChoice) -> Overrides {
+    Overrides {
+        command: choice.command.clone(),
+        protocol: choice.protocol,
+        model: choice.model.clone(),
+        ..Overrides::default()
+    }
 }

@@ -14,7 +14,7 @@ pub(crate) fn run(run: &Run, spec: &RunSpec, summary: &RunSummary) -> RunView {
     RunView {
         id: run.id.to_string(),
         version: run.version,
-        name: spec.name.clone(),
+        name: spec.workflow.name.clone(),
         status: status(run),
         reason: reason(run),
         repo: repo.map(|repo| repo.source.clone()),

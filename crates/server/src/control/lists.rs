@@ -1,5 +1,7 @@
 //! What callers look at.
 
+use std::{io, sync::Arc};
+
 use bulkhead_model::{ArtifactName, GateId, PhaseName, RunId};
 use bulkhead_store::{
     PhaseKey,
@@ -7,10 +9,13 @@ use bulkhead_store::{
     runs::{Life, RunFilter},
 };
 
+use bytes::Bytes;
+use futures::stream::BoxStream;
+
 use super::ControlPlane;
 use crate::{
     ArtifactView, Code, DiffView, EventView, GateView, LogLine, Page, Problem, RunQuery, RunView,
-    diff, gates, show,
+    diff, gates, logs, show,
 };
 
 const PAGE: u32 = 100;
@@ -79,10 +84,10 @@ impl ControlPlane {
         run: RunId,
         phase: &PhaseName,
         attempt: u32,
-        _after: u64,
+        after: u64,
     ) -> Result<Vec<LogLine>, Problem> {
-        self.attempt(run, phase, attempt).await?;
-        Ok(Vec::new())
+        let key = self.attempt(run, phase, attempt).await?;
+        logs::page(&*self.plane.logs, &key, after).await
     }
 
     /// The masked log of one attempt as one stream of bytes; attempt 0 is the latest.
@@ -91,9 +96,9 @@ impl ControlPlane {
         run: RunId,
         phase: &PhaseName,
         attempt: u32,
-    ) -> Result<futures::stream::Empty<Result<bytes::Bytes, std::io::Error>>, Problem> {
-        self.attempt(run, phase, attempt).await?;
-        Ok(futures::stream::empty())
+    ) -> Result<BoxStream<'static, io::Result<Bytes>>, Problem> {
+        let key = self.attempt(run, phase, attempt).await?;
+        Ok(logs::bytes(Arc::clone(&self.plane.logs), key))
     }
 
     pub async fn artifacts(&self, run: RunId) -> Result<Vec<ArtifactView>, Problem> {

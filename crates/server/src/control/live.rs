@@ -10,7 +10,8 @@ use tokio::sync::Mutex;
 use super::ControlPlane;
 use crate::{
     EventView, LogLine, News, Problem, RunView,
-    follow::{Batch, Item, Live, follow},
+    follow::{Batch, Item, Live, OFTEN, SELDOM, follow},
+    logs,
     plane::Plane,
     show,
 };
@@ -24,7 +25,7 @@ impl ControlPlane {
         // An unknown run is an answer, not a stream that fails.
         self.run(run).await?;
         let watched = self.clone();
-        Ok(follow(&self.plane, after, move |_, after| {
+        Ok(follow(&self.plane, after, SELDOM, move |_, after| {
             let watched = watched.clone();
             async move {
                 let view = watched.run(run).await?;
@@ -48,7 +49,7 @@ impl ControlPlane {
         after: u64,
     ) -> Result<Live<EventView>, Problem> {
         let key = self.attempt(run, phase, attempt).await?;
-        Ok(follow(&self.plane, after, move |plane, after| {
+        Ok(follow(&self.plane, after, SELDOM, move |plane, after| {
             let key = key.clone();
             async move {
                 let is_over = is_over(&plane, &key).await?;
@@ -73,14 +74,14 @@ impl ControlPlane {
         after: u64,
     ) -> Result<Live<LogLine>, Problem> {
         let key = self.attempt(run, phase, attempt).await?;
-        Ok(follow(&self.plane, after, move |plane, after| {
+        Ok(follow(&self.plane, after, OFTEN, move |plane, after| {
             let key = key.clone();
             async move {
                 let is_over = is_over(&plane, &key).await?;
-                let _ = &key;
+                let items = logs::page(&*plane.logs, &key, after).await?;
                 Ok(Batch {
-                    items: Vec::new(),
-                    after,
+                    after: items.last().map_or(after, |line| line.seq),
+                    items,
                     is_over,
                 })
             }
@@ -102,7 +103,7 @@ impl ControlPlane {
     pub fn follow(&self, run: RunId) -> BoxStream<'static, Result<News, Problem>> {
         let plane = self.clone();
         let cursor = Arc::new(Mutex::new(Cursor::default()));
-        let live = follow(&self.plane, 0, move |_, _| {
+        let live = follow(&self.plane, 0, OFTEN, move |_, _| {
             let (plane, cursor) = (plane.clone(), Arc::clone(&cursor));
             async move {
                 let mut cursor = cursor.lock().await;
@@ -161,6 +162,13 @@ impl ControlPlane {
         told.0 = events.last().map_or(told.0, |event| event.seq);
         items.extend(events.into_iter().map(|event| News::Event {
             event: show::event(key, event),
+        }));
+        let lines = logs::page(&*self.plane.logs, key, told.1).await?;
+        told.1 = lines.last().map_or(told.1, |line| line.seq);
+        items.extend(lines.into_iter().map(|line| News::Log {
+            phase: key.phase.to_string(),
+            attempt: key.attempt,
+            line,
         }));
         Ok(())
     }

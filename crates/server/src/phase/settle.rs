@@ -43,11 +43,8 @@ pub(super) async fn end(plane: &Plane, dispatch: &Dispatch, end: End) {
     };
     plane.fail_point("branch.read");
     let event = event(dispatch, end, landed, head);
-    match plane.post_fact(dispatch.run, &event, "executor").await {
-        Some(Err(refused)) => {
-            tracing::info!(run = %dispatch.run, %refused, "the end of an attempt came too late");
-        }
-        Some(Ok(_)) | None => {}
+    if let Some(Err(refused)) = plane.post_fact(dispatch.run, &event, "executor").await {
+        tracing::info!(run = %dispatch.run, %refused, "the end of an attempt came too late");
     }
 }
 

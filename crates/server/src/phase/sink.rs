@@ -1,5 +1,7 @@
 //! Where everything that an attempt says goes: masked, stored, refused once its fence is stale.
 
+mod caps;
+
 use std::{
     collections::HashMap,
     sync::Arc,
@@ -9,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use bulkhead_model::{
     AgentEvent, ArtifactName, PhaseEvent, Stage, Stream, Usage,
-    run::{Cap, CapKind, CapScope, Failure, RunCaps, RunEvent, Spent},
+    run::{Failure, RunEvent},
 };
 use bulkhead_runner::{ArtifactChunk, PhaseReport, PhaseSink, SinkError};
 use bulkhead_store::{
@@ -17,15 +19,17 @@ use bulkhead_store::{
     artifacts::{ArtifactWriter, DEFAULT_MAX_ARTIFACT_BYTES},
     events::NewEvent,
     leases::{Lease, Resource},
+    logs::{LogError, LogSink, SinkConfig},
+    mask::{EventMasker, Masker},
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::sync::Mutex;
 
+use self::caps::Caps;
 use super::{
     Dispatch,
     order::{Prepared, refused},
-    settle::micro_usd,
 };
 use crate::{
     backoff::Backoff,
@@ -36,27 +40,24 @@ use crate::{
 
 /// How long a sink tries to store something before it gives the phase up.
 const STORE_PATIENCE: Duration = Duration::from_secs(60);
+/// How often output that waits for a failing disk is tried again.
+const TICK: Duration = Duration::from_millis(500);
 
 pub(super) struct StoreSink {
     plane: Arc<Plane>,
     held: Held,
     asked: Instant,
     caps: Caps,
+    log: Mutex<LogSink>,
+    mask: Mutex<EventMasker>,
     artifacts: Mutex<HashMap<ArtifactName, ArtifactWriter>>,
-}
-
-/// The caps that live usage is held against.
-struct Caps {
-    run: RunCaps,
-    /// What the run had used before this attempt.
-    before: Spent,
 }
 
 impl StoreSink {
     pub(super) async fn open(
         plane: &Arc<Plane>,
         dispatch: &Dispatch,
-        _prepared: &Prepared,
+        prepared: &Prepared,
         asked: Instant,
     ) -> Result<Arc<Self>, Failure> {
         let run = plane
@@ -64,23 +65,53 @@ impl StoreSink {
             .run(dispatch.run)
             .await
             .map_err(|error| refused(&error))?;
+        let masker = masker(prepared)?;
+        let held = dispatch.held();
+        let config = SinkConfig {
+            keep_bytes: prepared.order.limits.log_bytes,
+            ..SinkConfig::default()
+        };
+        let logs = Arc::clone(&plane.logs);
+        let log = plane
+            .store
+            .open_log(logs, &held, &masker, config, now_ms())
+            .await;
         Ok(Arc::new(Self {
             plane: Arc::clone(plane),
-            held: dispatch.held(),
+            held,
             asked,
-            caps: Caps {
-                run: run.plan.caps,
-                before: run.spent,
-            },
+            caps: Caps::of(&run),
+            log: Mutex::new(log.map_err(|error| refused(&error))?),
+            mask: Mutex::new(EventMasker::new(masker)),
             artifacts: Mutex::default(),
         }))
+    }
+
+    /// Tries what waits for a failing disk again, for as long as the attempt lives. Never returns.
+    pub(super) async fn tick(&self) -> std::convert::Infallible {
+        loop {
+            tokio::time::sleep(TICK).await;
+            // A stale fence shows at the next write.
+            drop(self.log.lock().await.tick(now_ms()).await);
+        }
     }
 
     /// The attempt says nothing more.
     pub(super) async fn close(&self, report: &PhaseReport) {
         // Artifacts that were not finished are dropped, and their files with them.
         self.artifacts.lock().await.clear();
-        tracing::debug!(held = %self.held, dropped = report.dropped_log_bytes, "an attempt said its last");
+        if let Some(failure) = &report.failure {
+            let words = format!("bulkhead: the phase did not succeed: {failure}\n");
+            drop(self.log(Stream::System, words.into()).await);
+        }
+        let rest = self.mask.lock().await.finish();
+        for event in rest {
+            drop(self.keep(event).await);
+        }
+        let finished = self.log.lock().await.finish(now_ms()).await;
+        if let Err(error) = finished {
+            tracing::warn!(held = %self.held, error = chain(&error), "the end of a log could not be written");
+        }
     }
 
     /// Tries what may only be failing for a while (a full disk, a busy database) again.
@@ -101,6 +132,29 @@ impl StoreSink {
                 Err(error) => return Err(SinkError::Store(Box::new(error))),
             }
         }
+    }
+
+    /// Stores one masked event.
+    async fn keep(&self, event: PhaseEvent) -> Result<(), SinkError> {
+        let payload = serde_json::to_value(&event);
+        let kept = NewEvent {
+            kind: kind(&event).to_owned(),
+            at_ms: now_ms(),
+            payload: payload.map_err(|error| SinkError::Store(Box::new(error)))?,
+        };
+        self.plane.fail_point("event.before_storing");
+        self.stored(|| {
+            let kept = std::slice::from_ref(&kept);
+            Box::pin(async move {
+                self.plane
+                    .store
+                    .append_events(&self.held, kept, now_ms())
+                    .await
+            })
+        })
+        .await?;
+        self.plane.fail_point("event.after_storing");
+        Ok(())
     }
 
     async fn note_start(&self) {
@@ -130,65 +184,43 @@ impl StoreSink {
     }
 }
 
-impl Caps {
-    /// The cap of the run that live usage goes over; the phase's own are the session's to keep.
-    fn reached(&self, usage: &Usage) -> Option<Cap> {
-        let turns = self.before.turns.saturating_add(u64::from(usage.turns));
-        let cost = self
-            .before
-            .cost_micro_usd
-            .saturating_add(micro_usd(usage.cost_usd.unwrap_or(0.0)));
-        let kind = if self.run.cost_micro_usd.is_some_and(|cap| cost > cap) {
-            CapKind::Cost
-        } else if self.run.turns.is_some_and(|cap| turns > cap) {
-            CapKind::Turns
-        } else {
-            return None;
-        };
-        Some(Cap {
-            scope: CapScope::Run,
-            kind,
-        })
-    }
-}
-
 #[async_trait]
 impl PhaseSink for StoreSink {
     async fn event(&self, event: PhaseEvent) -> Result<(), SinkError> {
-        let payload =
-            serde_json::to_value(&event).map_err(|error| SinkError::Store(Box::new(error)))?;
-        let kept = NewEvent {
-            kind: kind(&event).to_owned(),
-            at_ms: now_ms(),
-            payload,
-        };
-        self.plane.fail_point("event.before_storing");
-        self.stored(|| {
-            let kept = std::slice::from_ref(&kept);
-            Box::pin(async move {
-                self.plane
-                    .store
-                    .append_events(&self.held, kept, now_ms())
-                    .await
-            })
-        })
-        .await?;
-        self.plane.fail_point("event.after_storing");
-        match &event {
+        let is_start = matches!(
+            event,
             PhaseEvent::Stage {
                 stage: Stage::AgentStarted,
                 ..
-            } => self.note_start().await,
+            }
+        );
+        let usage = match &event {
             PhaseEvent::Agent {
                 event: AgentEvent::Usage { total },
-            } => self.check_caps(total).await,
-            _ => {}
+            } => Some(*total),
+            _ => None,
+        };
+        let masked = self.mask.lock().await.push(event);
+        for event in masked {
+            self.keep(event).await?;
+        }
+        if is_start {
+            self.note_start().await;
+        }
+        if let Some(usage) = usage {
+            self.check_caps(&usage).await;
         }
         Ok(())
     }
 
-    async fn log(&self, _stream: Stream, _bytes: Bytes) -> Result<(), SinkError> {
-        Ok(())
+    async fn log(&self, stream: Stream, bytes: Bytes) -> Result<(), SinkError> {
+        self.plane.fail_point("log.before_writing");
+        let written = self.log.lock().await.write(stream, &bytes, now_ms()).await;
+        self.plane.fail_point("log.after_writing");
+        written.map_err(|error| match error {
+            LogError::Stale(_) => SinkError::Stale,
+            error => SinkError::Store(Box::new(error)),
+        })
     }
 
     async fn artifact(&self, chunk: ArtifactChunk) -> Result<(), SinkError> {
@@ -214,8 +246,12 @@ impl PhaseSink for StoreSink {
             .finish(&self.held, &chunk.name, now_ms())
             .await
             .map_err(failed)?;
+        let noted = self
+            .plane
+            .note_artifact_kind(self.held.key.run, &chunk.name, chunk.kind)
+            .await;
         self.plane.fail_point("artifact.after_keeping");
-        Ok(())
+        noted.map_err(failed)
     }
 
     async fn renew(&self) -> Result<(), SinkError> {
@@ -241,6 +277,14 @@ impl PhaseSink for StoreSink {
     fn lease_asked(&self) -> Instant {
         self.asked
     }
+}
+
+/// The declared secrets by their names, and the phase's own token.
+fn masker(prepared: &Prepared) -> Result<Masker, Failure> {
+    let values = prepared.secrets.values.iter();
+    let values = values.map(|(name, value)| (name.as_str(), value));
+    let own = [("phase-token", &prepared.secrets.token)];
+    Masker::new(values.chain(own)).map_err(|error| refused(&error))
 }
 
 const fn kind(event: &PhaseEvent) -> &'static str {

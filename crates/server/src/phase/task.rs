@@ -126,6 +126,7 @@ async fn watch_over(
     let report = loop {
         tokio::select! {
             report = running.ended() => break report,
+            never = sink.tick() => match never {},
             why = stopped.wait_for(Option::is_some), if asked.is_none() => {
                 let why = why.ok().and_then(|why| *why).unwrap_or(StopReason::Cancelled);
                 asked = Some(why);
