@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod crash;
+mod e2e;
 mod fake;
 mod repo;

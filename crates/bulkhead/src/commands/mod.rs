@@ -7,7 +7,7 @@ mod network;
 mod run;
 mod runs;
 mod sandbox_exec;
-pub(crate) mod secrets;
+mod secrets;
 mod serve;
 mod session_worker;
 mod terminal;

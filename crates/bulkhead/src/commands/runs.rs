@@ -22,7 +22,7 @@ use crate::{
     interrupt::Interrupt,
     output::Output,
     watch,
-    words::{run_id, short},
+    words::short,
 };
 
 /// In how many runs, newest first, the beginning of an id is looked for.
@@ -233,7 +233,7 @@ async fn decide(
     let Some(gate) = &run.gate else {
         let what = format!(
             "run {} waits at no gate: it is {}",
-            run_id(&run.id),
+            short(&run.id),
             crate::words::standing(&run)
         );
         return Err(Misuse::usage_hint(what, "bulkhead runs list shows which runs wait").into());
