@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicU32, Ordering},
@@ -44,8 +43,7 @@ impl Peer for Bubblewrap {
             .args([
                 "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", PAYLOAD,
             ]);
-        groups.contain(&mut command);
-        must_succeed(&mut command)
+        groups.inside(|| must_succeed(&mut command))
     }
 }
 
@@ -78,21 +76,17 @@ impl Groups {
         Ok(Self(groups))
     }
 
-    /// The child joins the groups before it becomes bubblewrap, so that all of it is counted.
-    fn contain(&self, command: &mut Command) {
-        let files: Vec<PathBuf> = self
-            .0
+    /// Runs with this thread in the groups, so that what it starts is born there and all of it is counted.
+    fn inside<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.0
             .iter()
-            .map(|group| group.join("cgroup.procs"))
-            .collect();
-        #[expect(
-            unsafe_code,
-            reason = "the child must join its groups between fork and exec"
-        )]
-        // SAFETY: this process is single-threaded while a peer runs, so the child may allocate and write files.
-        unsafe {
-            command.pre_exec(move || files.iter().try_for_each(|file| fs::write(file, "0")));
+            .try_for_each(|group| fs::write(group.join("tasks"), "0"))?;
+        let done = work();
+        let parents = self.0.iter().filter_map(|group| group.parent());
+        for parent in parents {
+            fs::write(parent.join("tasks"), "0")?;
         }
+        done
     }
 }
 

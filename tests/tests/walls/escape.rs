@@ -133,9 +133,9 @@ async fn r4_no_way_out_of_a_sandbox_with_a_directory_of_the_host() {
 /// empty network namespace, so that nothing leaves this machine, and as a user who can break nothing.
 #[tokio::test]
 async fn the_suite_finds_breaches_where_there_is_no_sandbox() {
-    let _compiled = Yard::new().await;
+    let yard = Yard::new().await;
     let planted = Planted::new();
-    let probe = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("attack/probe");
+    let probe = yard.programs.join("probe");
     // A copy where an ordinary user may execute it: the target directory may lie below a private home.
     let copy = planted.dir.path().join("probe");
     fs::copy(&probe, &copy).unwrap();

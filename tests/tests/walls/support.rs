@@ -2,6 +2,8 @@
 
 use std::{
     fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -18,7 +20,8 @@ pub(crate) const ATTACK_DIR: &str = "/opt/attack";
 pub(crate) struct Yard {
     pub(crate) engine: Engine,
     _run_dir: tempfile::TempDir,
-    programs: PathBuf,
+    /// Where the attack programs are on this machine.
+    pub(crate) programs: PathBuf,
 }
 
 pub(crate) struct Ended {
@@ -137,28 +140,33 @@ fn groups_under(dir: &Path, depth: u32) -> Vec<PathBuf> {
     found
 }
 
-/// Compiles the attack programs, static, into a directory that anyone may read.
+/// Compiles the attack programs, static, into a directory that anyone may read; once for each version of their sources.
 fn compile_attacks() -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("attack");
-    let into = tempfile::Builder::new()
-        .prefix("attack-")
-        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
-        .unwrap();
-    for name in ["probe", "bomb"] {
+    let programs = ["probe", "bomb"];
+    let mut version = DefaultHasher::new();
+    for name in programs {
+        fs::read(sources.join(format!("{name}.c")))
+            .unwrap()
+            .hash(&mut version);
+    }
+    let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let settled = temporary.join(format!("attack-{:x}", version.finish()));
+    if settled.exists() {
+        return settled;
+    }
+    let staged = tempfile::tempdir_in(temporary).unwrap();
+    for name in programs {
         let done = Command::new("cc")
             .args(["-O1", "-static", "-o"])
-            .arg(into.path().join(name))
+            .arg(staged.path().join(name))
             .arg(sources.join(format!("{name}.c")))
             .status()
             .unwrap();
         assert!(done.success(), "cc {name}.c: {done}");
     }
-    let settled = Path::new(env!("CARGO_TARGET_TMPDIR")).join("attack");
-    let staged = into.keep();
-    fs::set_permissions(&staged, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    // Tests run at once: the first to finish wins, and all the others' copies are the same program.
-    if fs::rename(&staged, &settled).is_err() {
-        fs::remove_dir_all(&staged).unwrap();
-    }
+    fs::set_permissions(staged.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // Tests run at once: the first to finish wins, and all the others' copies are the same programs.
+    let _ = fs::rename(staged.path(), &settled);
     settled
 }
