@@ -19,9 +19,13 @@ const NEIGHBOUR: &str = "
 /// Runs the bomb beside a neighbour, which must finish as if it were alone.
 async fn explode(limits: Limits, workspace: Workspace, bomb: &[&str]) -> Ended {
     let yard = Yard::new().await;
+    let patient = Limits {
+        time_ms: 600_000,
+        ..small_limits()
+    };
     let neighbour = yard
         .engine
-        .create(yard.plan(small_limits(), Workspace::Image))
+        .create(yard.plan(patient, Workspace::Image))
         .await
         .unwrap();
     let mut argv = vec![format!("{ATTACK_DIR}/bomb")];
