@@ -52,6 +52,7 @@ pub(crate) fn run(control: Link, requests: Link) -> io::Result<()> {
     // SAFETY: no preconditions. It fails only for a process that leads a group already, which changes nothing here.
     unsafe { libc::setsid() };
     block_all_signals()?;
+    name_process()?;
     std::env::set_current_dir("/")?;
     let (plan, passed) = match control.receive()? {
         Some((Control::Build { plan }, passed)) => (plan, passed),
@@ -193,6 +194,12 @@ fn live(control: &Link, plan: &Plan, init: Init, groups: &mut Groups<'_>) -> io:
         &[],
     );
     Ok(())
+}
+
+/// Executed from a descriptor, the process would be called by that number.
+fn name_process() -> io::Result<()> {
+    // SAFETY: the name is a C string shorter than the kernel's 16 bytes.
+    check(unsafe { libc::prctl(libc::PR_SET_NAME, c"bulkhead-init".as_ptr()) }).map(drop)
 }
 
 /// Waits for a reason to end; none means that PID 1 ended first.

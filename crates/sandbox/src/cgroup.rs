@@ -222,3 +222,7 @@ fn make_parent(boundary: &str, dir: &Path) -> Result<(), Refusal> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+mod tests;

@@ -200,7 +200,7 @@ impl Driver {
     /// Looks at a shared workspace. The thorough look is taken apart, and only when the cheap one gives reason.
     async fn over_shared_limit(&self) -> Option<Stopped> {
         let watch = Arc::clone(self.shared.as_ref()?);
-        if !watch.is_suspicious() {
+        if !watch.is_due() {
             return None;
         }
         let limit_bytes = watch.limit_bytes();

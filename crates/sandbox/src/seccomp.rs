@@ -1,117 +1,62 @@
-//! The system-call filter: an allow-list. What is not in it fails with "operation not permitted".
-//!
-//! Two programs are installed, one after the other. Of two errors the kernel returns the later program's, so the second
-//! turns some refusals of the first into "no such system call": those where libraries then fall back to an older call
-//! (`clone3`, `openat2`, io_uring), and every number that no kernel had when this list was written.
+//! The system-call filter: an allow-list. What is not in it fails with "operation not permitted", except where that would
+//! keep a library from taking another way: those calls, and every number that no kernel had when the list was written, fail
+//! with "no such system call".
 
+mod compile;
 mod list;
 
-use std::{collections::BTreeMap, io, num::TryFromIntError};
+use std::collections::BTreeMap;
 
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
-};
+use compile::{ENOSYS, EPERM, Range, Verdict};
+use list::{ALLOWED, CHECKED, FIRST_UNKNOWN, LAST_UNKNOWN};
 
-use list::{ALLOWED, Argument, CHECKED, FIRST_UNKNOWN, LAST_UNKNOWN};
+/// The processor that the list's numbers belong to, as the kernel names it to a filter.
+#[cfg(target_arch = "x86_64")]
+const PROCESSOR: u32 = 0xc000_003e;
 
-/// Why the list could not be turned into programs: a defect of the list, seen by every test.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FilterError {
-    #[error("compiling the system-call filter")]
-    Compile(#[source] seccompiler::BackendError),
-    #[error("the system-call filter is not made for this processor")]
-    Processor(#[source] seccompiler::BackendError),
-    #[error("a number in the system-call filter is out of range")]
-    Number(#[source] TryFromIntError),
-}
-
-impl From<FilterError> for io::Error {
-    fn from(error: FilterError) -> Self {
-        Self::other(error)
-    }
-}
-
-/// Both programs, as bytes of `struct sock_filter`, in the order in which they are to be installed.
-pub(crate) fn programs() -> Result<Vec<Vec<u8>>, FilterError> {
-    let refuse = errno(libc::EPERM)?;
-    let missing = errno(libc::ENOSYS)?;
-    let first = compile(allowed()?, refuse, SeccompAction::Allow)?;
-    let second = compile(missing_calls(), SeccompAction::Allow, missing)?;
-    Ok(vec![first, second])
-}
-
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
-
-fn allowed() -> Result<Rules, FilterError> {
-    let whole = ALLOWED
-        .iter()
-        .flat_map(|group| group.calls)
-        .map(|call| (*call, Vec::new()));
-    let mut rules: Rules = whole.collect();
-    for checked in CHECKED {
-        let alternatives = checked
-            .any_of
-            .iter()
-            .map(|all| rule(all))
-            .collect::<Result<Vec<_>, _>>()?;
-        rules.extend(
-            checked
-                .calls
-                .iter()
-                .map(|call| (*call, alternatives.clone())),
-        );
-    }
-    Ok(rules)
-}
-
-/// The checks of one alternative, all of which must hold. Only the low 32 bits are compared where the kernel's parameter
-/// has only those: else a value with high bits set would pass the filter and mean the forbidden thing to the kernel.
-fn rule(all: &[Argument]) -> Result<SeccompRule, FilterError> {
-    let condition = |argument: &Argument| {
-        let (operator, value) = match argument.test {
-            list::Test::Is(value) => (SeccompCmpOp::Eq, value),
-            list::Test::IsNot(value) => (SeccompCmpOp::Ne, value),
-            list::Test::Masked { mask, value } => (SeccompCmpOp::MaskedEq(mask), value),
-        };
-        SeccompCondition::new(argument.index, SeccompCmpArgLen::Dword, operator, value)
-    };
-    let conditions: Result<Vec<_>, _> = all.iter().map(condition).collect();
-    conditions
-        .and_then(SeccompRule::new)
-        .map_err(FilterError::Compile)
-}
-
-fn missing_calls() -> Rules {
-    let known = |call: &i64| {
-        ALLOWED.iter().any(|group| group.calls.contains(call))
-            || CHECKED.iter().any(|checked| checked.calls.contains(call))
-    };
-    let unknown = (FIRST_UNKNOWN..=LAST_UNKNOWN).filter(|call| !known(call));
-    unknown.map(|call| (call, Vec::new())).collect()
-}
-
-fn compile(
-    rules: Rules,
-    mismatch: SeccompAction,
-    matched: SeccompAction,
-) -> Result<Vec<u8>, FilterError> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(FilterError::Processor)?;
-    let filter =
-        SeccompFilter::new(rules, mismatch, matched, arch).map_err(FilterError::Compile)?;
-    let program = BpfProgram::try_from(filter).map_err(FilterError::Compile)?;
+/// The programs to install, as bytes of `struct sock_filter`.
+pub(crate) fn programs() -> Vec<Vec<u8>> {
+    let program = compile::program(&ranges(), PROCESSOR);
     let bytes = program.iter().flat_map(|step| {
         let [c0, c1] = step.code.to_le_bytes();
         let [k0, k1, k2, k3] = step.k.to_le_bytes();
         [c0, c1, step.jt, step.jf, k0, k1, k2, k3]
     });
-    Ok(bytes.collect())
+    vec![bytes.collect()]
 }
 
-fn errno(number: i32) -> Result<SeccompAction, FilterError> {
-    u32::try_from(number)
-        .map(SeccompAction::Errno)
-        .map_err(FilterError::Number)
+fn listed() -> BTreeMap<u32, Verdict> {
+    let number = |call: &i64| u32::try_from(*call).unwrap_or(u32::MAX);
+    let whole = ALLOWED
+        .iter()
+        .flat_map(|group| group.calls)
+        .map(|call| (number(call), Verdict::Allow));
+    let checked = CHECKED.iter().flat_map(|checked| {
+        checked
+            .calls
+            .iter()
+            .map(|call| (number(call), Verdict::Check(checked.any_of)))
+    });
+    whole.chain(checked).collect()
+}
+
+/// Neighbours with one verdict become one range. Beyond the last number the unlisted verdict holds: there lies x32, whose
+/// calls are the same kernel functions under other numbers.
+fn ranges() -> Vec<Range> {
+    let listed = listed();
+    let verdict = |call: u32| match listed.get(&call) {
+        Some(verdict) => *verdict,
+        None if (FIRST_UNKNOWN..=LAST_UNKNOWN).contains(&call) => Verdict::Errno(ENOSYS),
+        None => Verdict::Errno(EPERM),
+    };
+    let mut ranges: Vec<Range> = Vec::new();
+    for first in 0..=LAST_UNKNOWN + 1 {
+        let verdict = verdict(first);
+        if ranges.last().is_none_or(|last| last.verdict != verdict) {
+            ranges.push(Range { first, verdict });
+        }
+    }
+    ranges
 }
 
 #[cfg(test)]
@@ -120,25 +65,227 @@ mod tests {
 
     use std::collections::BTreeSet;
 
-    use super::*;
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+        SeccompRule, TargetArch,
+    };
+
+    use super::{list::Test, *};
+
+    /// What a filter is shown.
+    struct Call {
+        number: u32,
+        processor: u32,
+        arguments: [u64; 6],
+    }
+
+    /// Runs a program as the kernel does; steps are (code, jt, jf, k).
+    fn run(program: &[(u16, u8, u8, u32)], call: &Call) -> u32 {
+        let word = |offset: u32| match offset {
+            0 => call.number,
+            4 => call.processor,
+            16.. => {
+                let value = call.arguments[(offset as usize - 16) / 8];
+                u32::try_from(if offset.is_multiple_of(8) {
+                    value & 0xffff_ffff
+                } else {
+                    value >> 32
+                })
+                .unwrap()
+            }
+            _ => panic!("offset {offset}"),
+        };
+        let (mut at, mut a) = (0, 0_u32);
+        loop {
+            let (code, jt, jf, k) = program[at];
+            at += 1;
+            let mut jump = |taken: bool| at += usize::from(if taken { jt } else { jf });
+            match code {
+                0x20 => a = word(k),
+                0x54 => a &= k,
+                0x05 => at += k as usize,
+                0x15 => jump(a == k),
+                0x25 => jump(a > k),
+                0x35 => jump(a >= k),
+                0x06 => return k,
+                other => panic!("code {other:#x}"),
+            }
+        }
+    }
+
+    fn ours() -> Vec<(u16, u8, u8, u32)> {
+        compile::program(&ranges(), PROCESSOR)
+            .iter()
+            .map(|step| (step.code, step.jt, step.jf, step.k))
+            .collect()
+    }
+
+    /// The same list, through a compiler that others have looked at: a chain that allows or refuses.
+    fn chain() -> Vec<(u16, u8, u8, u32)> {
+        let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+        for (call, verdict) in listed() {
+            let any_of: &[&[list::Argument]] = match verdict {
+                Verdict::Check(any_of) => any_of,
+                _ => &[],
+            };
+            let rule = |all: &&[list::Argument]| {
+                let conditions = all.iter().map(|argument| {
+                    let (operator, value) = match argument.test {
+                        Test::Is(value) => (SeccompCmpOp::Eq, value),
+                        Test::IsNot(value) => (SeccompCmpOp::Ne, value),
+                        Test::Masked { mask, value } => (SeccompCmpOp::MaskedEq(mask), value),
+                    };
+                    SeccompCondition::new(argument.index, SeccompCmpArgLen::Dword, operator, value)
+                        .unwrap()
+                });
+                SeccompRule::new(conditions.collect()).unwrap()
+            };
+            rules.insert(i64::from(call), any_of.iter().map(rule).collect());
+        }
+        let (refuse, allow) = (SeccompAction::Errno(1), SeccompAction::Allow);
+        let filter = SeccompFilter::new(rules, refuse, allow, TargetArch::x86_64).unwrap();
+        let program = BpfProgram::try_from(filter).unwrap();
+        program
+            .iter()
+            .map(|step| (step.code, step.jt, step.jf, step.k))
+            .collect()
+    }
+
+    const ALLOW: u32 = 0x7fff_0000;
+
+    /// R4: for every number, also x32's, and for arguments on both sides of each check, the tree allows exactly what a
+    /// chain made by `seccompiler` from the same list allows.
+    #[test]
+    fn r4_the_tree_allows_what_the_chain_allows() {
+        let (tree, chain) = (ours(), chain());
+        let mut values: BTreeSet<u64> = [
+            0,
+            1,
+            2,
+            3,
+            5,
+            6,
+            10,
+            16,
+            17,
+            0o755,
+            0o4755,
+            0o2755,
+            0o101,
+            u64::MAX,
+            1 << 32,
+        ]
+        .into();
+        for argument in CHECKED
+            .iter()
+            .flat_map(|checked| checked.any_of.iter().flat_map(|all| all.iter()))
+        {
+            let (Test::Is(value) | Test::IsNot(value) | Test::Masked { mask: value, .. }) =
+                argument.test;
+            values.extend([
+                value,
+                value | 1 << 40,
+                value ^ 1,
+                value & value.wrapping_neg(),
+            ]);
+        }
+        let checked: BTreeSet<i64> = CHECKED
+            .iter()
+            .flat_map(|checked| checked.calls)
+            .copied()
+            .collect();
+        for number in (0..700).chain(0x4000_0000..0x4000_0300) {
+            let rich = checked.contains(&i64::from(number));
+            let seconds: Vec<u64> = if rich {
+                values.iter().copied().collect()
+            } else {
+                vec![0]
+            };
+            for (first, second) in seconds
+                .iter()
+                .flat_map(|first| seconds.iter().map(move |second| (*first, *second)))
+            {
+                for third in if rich {
+                    vec![0, 0o644, 0o4644, 6, 17, 262]
+                } else {
+                    vec![0]
+                } {
+                    let call = Call {
+                        number,
+                        processor: PROCESSOR,
+                        arguments: [first, second, third, third, 0, 0],
+                    };
+                    let allowed = run(&tree, &call) == ALLOW;
+                    assert_eq!(
+                        allowed,
+                        run(&chain, &call) == ALLOW,
+                        "call {number} {first:#x} {second:#x} {third:#x}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// R4: calls of another processor's numbering end the process.
+    #[test]
+    fn r4_another_processor_is_killed() {
+        let i386 = Call {
+            number: 1,
+            processor: 0x4000_0003,
+            arguments: [0; 6],
+        };
+        assert_eq!(run(&ours(), &i386), 0x8000_0000);
+    }
+
+    /// Libraries take the older call when the newer one does not exist, and only then.
+    #[test]
+    fn calls_that_cannot_be_checked_do_not_exist() {
+        let answer = |number: i64| {
+            run(
+                &ours(),
+                &Call {
+                    number: u32::try_from(number).unwrap(),
+                    processor: PROCESSOR,
+                    arguments: [0; 6],
+                },
+            )
+        };
+        for call in [
+            libc::SYS_clone3,
+            libc::SYS_openat2,
+            libc::SYS_io_uring_setup,
+            470,
+            500,
+        ] {
+            assert_eq!(answer(call), 0x0005_0000 | u32::from(ENOSYS), "{call}");
+        }
+        for call in [
+            libc::SYS_mount,
+            libc::SYS_ptrace,
+            libc::SYS_bpf,
+            libc::SYS_unshare,
+        ] {
+            assert_eq!(answer(call), 0x0005_0000 | u32::from(EPERM), "{call}");
+        }
+    }
 
     #[test]
-    fn the_list_compiles_to_two_programs_that_the_kernel_takes() {
-        let programs = programs().unwrap();
-        assert_eq!(programs.len(), 2);
-        for program in programs {
-            assert!(
-                program.len() % 8 == 0 && program.len() / 8 < 4096,
-                "{} bytes",
-                program.len()
-            );
+    fn the_program_is_short_and_its_constants_fit() {
+        assert!(ours().len() < 1024, "{}", ours().len());
+        for argument in CHECKED
+            .iter()
+            .flat_map(|checked| checked.any_of.iter().flat_map(|all| all.iter()))
+        {
+            let (Test::Is(value) | Test::IsNot(value) | Test::Masked { mask: value, .. }) =
+                argument.test;
+            assert!(u32::try_from(value).is_ok());
         }
     }
 
     /// R4: nothing that changes namespaces, mounts, other processes, the kernel or the clock is in the list.
     #[test]
     fn r4_nothing_dangerous_is_allowed() {
-        let allowed: BTreeSet<i64> = allowed().unwrap().into_keys().collect();
+        let allowed: BTreeSet<i64> = listed().into_keys().map(i64::from).collect();
         let forbidden = [
             libc::SYS_mount,
             libc::SYS_umount2,

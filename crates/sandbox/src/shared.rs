@@ -1,21 +1,26 @@
 //! A host directory as the workspace: its size cannot be fixed beforehand, so it is watched.
 //!
-//! Two looks must agree before a sandbox is ended for it, because others write to the same file system too: the file system
-//! lost more room than allowed, and the directory's files that changed since the start hold more than allowed. What the
-//! second look cannot see (too deep, or deleted but open) is judged by the first alone, with a margin.
+//! The cheap look, at the free room of its file system, is taken often; but others write to that file system and delete from
+//! it too, so it only gives reason for the thorough one, which sums up the directory's files that changed since the start.
+//! That one is taken now and then in any case. What it cannot see (too deep, or deleted but open) is judged by the free room
+//! alone, with a margin.
 
 use std::{
     ffi::CStr,
     io,
     os::fd::{AsFd as _, OwnedFd},
     path::PathBuf,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
 /// How often the cheap look is taken.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often the thorough look is taken without a reason, and how much longer than it takes itself the pause is.
+const THOROUGH_EVERY: Duration = Duration::from_secs(2);
+const PAUSE_PER_LOOK: u32 = 20;
 /// Room lost that no look at the files explains, as a multiple of what is allowed.
 const MARGIN: u64 = 4;
 /// Directories open at once in the second look.
@@ -30,6 +35,7 @@ pub(crate) struct Watch {
     limit_bytes: u64,
     free_at_start: u64,
     since_unix_s: i64,
+    next_thorough: Mutex<Instant>,
 }
 
 impl Watch {
@@ -39,11 +45,13 @@ impl Watch {
             .map_err(io::Error::other)?;
         let free_at_start = free(&path)?;
         let since_unix_s = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        let next_thorough = Mutex::new(Instant::now() + THOROUGH_EVERY);
         Ok(Self {
             path,
             limit_bytes,
             free_at_start,
             since_unix_s,
+            next_thorough,
         })
     }
 
@@ -51,9 +59,15 @@ impl Watch {
         self.limit_bytes
     }
 
-    /// The cheap look: whether a second one is worth its time.
-    pub(crate) fn is_suspicious(&self) -> bool {
-        self.lost() > self.limit_bytes
+    /// The cheap look: whether a thorough one is due.
+    pub(crate) fn is_due(&self) -> bool {
+        self.lost() > self.limit_bytes || Instant::now() >= *self.next()
+    }
+
+    fn next(&self) -> MutexGuard<'_, Instant> {
+        self.next_thorough
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lost(&self) -> u64 {
@@ -62,6 +76,7 @@ impl Watch {
 
     /// The thorough look, which blocks: how much was added, where that is more than allowed.
     pub(crate) fn over(&self) -> Option<u64> {
+        let began = Instant::now();
         let lost = self.lost();
         let mut seen = Added {
             since_unix_s: self.since_unix_s,
@@ -71,6 +86,11 @@ impl Watch {
         if let Ok(root) = open_dir(rustix::fs::CWD, self.path.as_os_str()) {
             seen.add(root, 0);
         }
+        let pause = began
+            .elapsed()
+            .saturating_mul(PAUSE_PER_LOOK)
+            .max(THOROUGH_EVERY);
+        *self.next() = Instant::now() + pause;
         let proven = seen.bytes > self.limit_bytes;
         let unexplained = lost > self.limit_bytes.saturating_mul(MARGIN)
             || seen.is_partial && lost > self.limit_bytes;

@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    const ROOM: u64 = 1 << 20;
+    const ROOM: u64 = 1 << 29;
     const FAILED: Stopped = Stopped::Asked(Cause::Finished(ExitStatus::Code(1)));
     const DONE: Stopped = Stopped::Asked(Cause::Finished(ExitStatus::Code(0)));
     const KILLED: Stopped = Stopped::Asked(Cause::Finished(ExitStatus::Signal(9)));

@@ -343,11 +343,13 @@ pub(super) const ALLOWED: &[Group] = &[
 ];
 
 /// A test of one argument's low 32 bits.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Argument {
     pub(super) index: u8,
     pub(super) test: Test,
 }
 
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Test {
     Is(u64),
     IsNot(u64),
@@ -486,8 +488,8 @@ pub(super) const CHECKED: &[Checked] = &[
 /// From here on whatever is not allowed does not exist, up to well past today's last number. It begins with io_uring and
 /// holds `clone3` and `openat2`, into whose structs a filter cannot look: libraries then use `clone` and `openat`, which it
 /// can check.
-pub(super) const FIRST_UNKNOWN: i64 = 425;
-pub(super) const LAST_UNKNOWN: i64 = 547;
+pub(super) const FIRST_UNKNOWN: u32 = 425;
+pub(super) const LAST_UNKNOWN: u32 = 547;
 
 #[cfg(test)]
 mod tests {

@@ -7,4 +7,5 @@ mod life;
 mod limits;
 mod network;
 mod process;
+mod refusal;
 mod support;
