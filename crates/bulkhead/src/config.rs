@@ -44,6 +44,8 @@ pub(crate) struct OperatorConfig {
     pub(crate) ca_file: Option<PathBuf>,
     /// Hosts that phases may reach although their addresses are private, where a workflow allows them too.
     pub(crate) allow_private: Vec<String>,
+    /// Names under which the API answers, besides loopback and addresses.
+    pub(crate) allowed_hosts: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

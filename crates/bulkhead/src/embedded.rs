@@ -1,16 +1,17 @@
 //! The control plane inside this process: the wiring that `serve`, `run` and `demo` share.
 
-use std::{net::Ipv4Addr, path::Path, sync::Arc};
+use std::{net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use bulkhead_runner::{BuiltinConfig, BuiltinExecutor};
 use bulkhead_server::{Config, ControlPlane, Recovered};
 use bulkhead_session::wire::Machine;
+use bulkhead_store::Error as StoreError;
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    commands::sandbox_dir,
+    commands::{sandbox_dir, secrets::master_key},
     config::OperatorConfig,
     control::published::Published,
     environment::{self, Environment},
@@ -22,6 +23,29 @@ use crate::{
 pub(crate) enum Work {
     Move,
     Look,
+}
+
+/// Whether the data directory could not be opened because another process holds it.
+pub(crate) fn is_in_use(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .any(|cause| matches!(cause.downcast_ref(), Some(StoreError::InUse { .. })))
+}
+
+/// As [`open`], where a command that only looks may hold the data directory for a moment.
+pub(crate) async fn open_to_work(
+    data_dir: &Path,
+    operator: &OperatorConfig,
+    environment: &Environment,
+    output: Output,
+) -> Result<ControlPlane> {
+    for _ in 0..40 {
+        match open(data_dir, operator, environment, Work::Move, output).await {
+            Err(error) if is_in_use(&error) => tokio::time::sleep(Duration::from_millis(50)).await,
+            opened => return opened,
+        }
+    }
+    open(data_dir, operator, environment, Work::Move, output).await
 }
 
 /// Opens the data directory as the one server of it, and, where asked to, begins to work.
@@ -89,6 +113,11 @@ fn config(data_dir: &Path, operator: &OperatorConfig, environment: &Environment)
     operator.retain(&mut config.retention);
     config.proxy = operator.proxy.as_ref().map(|proxy| proxy.0.clone());
     config.ca_file.clone_from(&operator.ca_file);
+    config
+        .allow_private_hosts
+        .clone_from(&operator.allow_private);
+    config.allowed_hosts.clone_from(&operator.allowed_hosts);
+    config.master_key = master_key(environment);
     Ok(config)
 }
 

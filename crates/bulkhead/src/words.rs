@@ -2,9 +2,14 @@
 
 use bulkhead_server::{PhaseStatus, RunStatus, RunView};
 
-/// The first characters of an id or commit, as people quote it.
-pub(crate) fn short(id: &str) -> &str {
-    id.get(..12).unwrap_or(id)
+/// The first characters of a commit, as people quote it.
+pub(crate) fn short(commit: &str) -> &str {
+    commit.get(..12).unwrap_or(commit)
+}
+
+/// The first characters of a run's id: the millisecond in which it was made.
+pub(crate) fn run_id(id: &str) -> &str {
+    id.get(..13).unwrap_or(id)
 }
 
 /// A time span with one unit of its size.

@@ -14,7 +14,7 @@ use crate::{
     cli::{Demo, Global},
     config::OperatorConfig,
     control::Control,
-    embedded::{self, Work},
+    embedded,
     environment::{self, Environment},
     failure::Exit,
     output::Output,
@@ -68,8 +68,14 @@ pub(crate) async fn run(
     let commits = commits(&repo, &run)?;
     // Only now is there something to look at later.
     let place = place.keep();
+    let exit = watch::say(&run, output);
+    if global.data_dir.is_none() {
+        output.note(format_args!(
+            "  The demo's runs are in a place of their own: export BULKHEAD_DATA_DIR={}",
+            data_dir.display()
+        ));
+    }
     say(&run, &commits, &place, &repo, output)?;
-    let exit = watch::exit_of(&run);
     output.json_object(&json!({
         "run": run,
         "repository": repo,
@@ -87,7 +93,7 @@ async fn perform(
     output: Output,
 ) -> Result<RunView> {
     let operator = OperatorConfig::default();
-    let plane = embedded::open(data_dir, &operator, environment, Work::Move, output).await?;
+    let plane = embedded::open_to_work(data_dir, &operator, environment, output).await?;
     let control = Control::Here(plane);
     let new = NewRun {
         repo: Some(

@@ -7,7 +7,7 @@ mod network;
 mod run;
 mod runs;
 mod sandbox_exec;
-mod secrets;
+pub(crate) mod secrets;
 mod serve;
 mod session_worker;
 mod terminal;

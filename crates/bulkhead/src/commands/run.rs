@@ -12,7 +12,7 @@ use crate::{
     cli::{Global, Run},
     config::OperatorConfig,
     control::Control,
-    embedded::{self, Answering, Work},
+    embedded::{self, Answering},
     environment::Environment,
     failure::{Exit, Misuse},
     interrupt::Interrupt,
@@ -30,7 +30,7 @@ pub(crate) async fn run(
     let data_dir = data_dir(global)?;
     let new = new_run(&args)?;
     can_isolate(&data_dir).await?;
-    let plane = embedded::open(&data_dir, &operator, environment, Work::Move, output).await?;
+    let plane = embedded::open_to_work(&data_dir, &operator, environment, output).await?;
     let answering = Answering::begin(&plane, &data_dir).await?;
     let control = Control::Here(plane);
     let result = watched(&control, new, gates(args.yes), output).await;

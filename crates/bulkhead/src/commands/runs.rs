@@ -22,7 +22,7 @@ use crate::{
     interrupt::Interrupt,
     output::Output,
     watch,
-    words::short,
+    words::{run_id, short},
 };
 
 /// In how many runs, newest first, the beginning of an id is looked for.
@@ -233,7 +233,7 @@ async fn decide(
     let Some(gate) = &run.gate else {
         let what = format!(
             "run {} waits at no gate: it is {}",
-            short(&run.id),
+            run_id(&run.id),
             crate::words::standing(&run)
         );
         return Err(Misuse::usage_hint(what, "bulkhead runs list shows which runs wait").into());

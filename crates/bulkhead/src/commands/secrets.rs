@@ -57,7 +57,7 @@ pub(super) async fn open(global: &Global, environment: &Environment) -> Result<S
 }
 
 /// From the variable where the operator has it there, else from the data directory's own file.
-pub(super) fn master_key(environment: &Environment) -> MasterKey {
+pub(crate) fn master_key(environment: &Environment) -> MasterKey {
     match environment.secret("BULKHEAD_MASTER_KEY") {
         Some(key) => MasterKey::Given(key.clone()),
         None => MasterKey::File,

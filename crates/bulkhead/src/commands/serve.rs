@@ -10,7 +10,7 @@ use crate::{
     cli::{Global, Serve},
     config::OperatorConfig,
     control::published::Published,
-    embedded::{self, Work},
+    embedded,
     environment::Environment,
     failure::{Exit, Misuse},
     interrupt::Interrupt,
@@ -37,7 +37,7 @@ pub(crate) async fn run(
     let address = listener
         .local_addr()
         .context("reading the listener's address")?;
-    let plane = embedded::open(&data_dir, &operator, environment, Work::Move, output).await?;
+    let plane = embedded::open_to_work(&data_dir, &operator, environment, output).await?;
     let first_token = plane.first_token().await?;
     let token_path = plane.first_token_path();
     if let Some(token) = &first_token {

@@ -5,7 +5,10 @@ pub(crate) mod published;
 mod remote;
 mod sse;
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 use bulkhead_model::{GateId, PhaseName, RunId};
@@ -13,7 +16,6 @@ use bulkhead_server::{
     Caller, ControlPlane, DecisionRequest, DiffView, GateView, LandRequest, LandView, LogLine,
     NewRun, News, Page, PauseRequest, RunQuery, RunView, StopAllView,
 };
-use bulkhead_store::Error as StoreError;
 use futures::{StreamExt as _, stream::BoxStream};
 
 use self::remote::Client;
@@ -26,6 +28,10 @@ use crate::{
     output::Output,
 };
 use secrecy::SecretString;
+
+/// How long a data directory may be held by somebody who has not yet said where it answers: another command that only
+/// looks holds it for a moment.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A control plane that can be asked.
 #[derive(Clone)]
@@ -54,19 +60,6 @@ fn token(remote: &Remote, environment: &Environment) -> Result<SecretString> {
         })
 }
 
-/// Where another process of ours holds the data directory, it has left its address and its token there: it is asked.
-fn neighbour(data_dir: &Path, error: anyhow::Error) -> Result<Control> {
-    let in_use = error
-        .chain()
-        .any(|cause| matches!(cause.downcast_ref(), Some(StoreError::InUse { .. })));
-    match published::read(data_dir).filter(|_| in_use) {
-        Some((address, token)) => Ok(Control::There(Box::new(Client::new(
-            &address, token, None,
-        )?))),
-        None => Err(error),
-    }
-}
-
 /// What a person at this machine's terminal asks as.
 fn me() -> Caller {
     Caller::local()
@@ -87,9 +80,22 @@ impl Control {
             let client = Client::new(server, token, operator.ca_pem()?.as_deref())?;
             return Ok(Self::There(Box::new(client)));
         }
-        match embedded::open(data_dir, operator, environment, work, output).await {
-            Ok(plane) => Ok(Self::Here(plane)),
-            Err(error) => neighbour(data_dir, error),
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let error = match embedded::open(data_dir, operator, environment, work, output).await {
+                Ok(plane) => return Ok(Self::Here(plane)),
+                Err(error) => error,
+            };
+            if !embedded::is_in_use(&error) {
+                return Err(error);
+            }
+            if let Some((address, token)) = published::read(data_dir) {
+                return Ok(Self::There(Box::new(Client::new(&address, token, None)?)));
+            }
+            if Instant::now() > deadline {
+                return Err(error);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 

@@ -37,7 +37,13 @@ pub(super) async fn answer(
         .clone()
         .context("the gate has nothing to bind an answer to")?;
     let phase: PhaseName = gate.phase.parse().context("reading the phase's name")?;
-    let diff = control.diff(run, Some(phase)).await.ok();
+    let diff = match control.diff(run, Some(phase)).await {
+        Ok(diff) => Some(diff),
+        Err(error) => {
+            output.note(format_args!("  What changed cannot be shown: {error:#}"));
+            None
+        }
+    };
     show(&gate, &binding, diff.as_ref(), output);
     let answer = match (gates, &gate.why) {
         (Gates::Stop, _) | (Gates::Approve, GateWhyView::Parked { .. }) => None,

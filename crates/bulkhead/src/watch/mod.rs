@@ -15,7 +15,7 @@ use crate::{
     control::Control,
     failure::Exit,
     output::Output,
-    words::{short, standing},
+    words::{run_id, standing},
 };
 
 /// What is done at a gate.
@@ -31,7 +31,7 @@ pub(crate) enum Gates {
 
 /// The outcome for programs.
 #[derive(Serialize)]
-struct Result_<'a> {
+struct Outcome<'a> {
     run: &'a RunView,
     exit_code: u8,
 }
@@ -88,30 +88,42 @@ pub(crate) async fn follow(
     }
 }
 
-/// Says how the run stands, with what can be done next, and which exit code that is.
+/// Says how the run stands, in words and for programs.
 pub(crate) fn conclude(run: &RunView, output: Output) -> Result<Exit> {
-    let exit = exit_of(run);
-    let id = short(&run.id);
-    output.note(format_args!("Run {id} {}.{}", standing(run), reason(run)));
-    match exit {
-        Exit::Done => {
-            if let Some(branch) = &run.branch {
-                output.note(format_args!("  Its commits are on {branch}. To bring them onto the base: bulkhead runs land {id}"));
-            }
-        }
-        Exit::Gate | Exit::Failed if run.gate.is_some() => {
-            output.note(format_args!(
-                "  Look:     bulkhead runs diff {id} · bulkhead runs logs {id}"
-            ));
-            output.note(format_args!("  Go on:    bulkhead runs approve {id} · send-back {id} --comment TEXT · reject {id}"));
-        }
-        _ => {}
-    }
-    output.json_object(&Result_ {
+    let exit = say(run, output);
+    output.json_object(&Outcome {
         run,
         exit_code: exit.code(),
     })?;
     Ok(exit)
+}
+
+/// Says how the run stands, with what can be done next, and which exit code that is.
+pub(crate) fn say(run: &RunView, output: Output) -> Exit {
+    let exit = exit_of(run);
+    let id = run_id(&run.id);
+    output.note(format_args!("Run {id} {}.{}", standing(run), reason(run)));
+    advise(run, exit, output);
+    exit
+}
+
+/// What a person can do next.
+fn advise(run: &RunView, exit: Exit, output: Output) {
+    let id = run_id(&run.id);
+    match (exit, &run.branch, &run.gate) {
+        (Exit::Done, Some(branch), _) => {
+            output.note(format_args!("  Its commits are on {branch}. To bring them onto the base: bulkhead runs land {id}"));
+        }
+        (Exit::Gate | Exit::Failed, _, Some(_)) => {
+            output.note(format_args!(
+                "  Look:   bulkhead runs diff {id} · bulkhead runs logs {id}"
+            ));
+            output.note(format_args!(
+                "  Go on:  bulkhead runs approve {id} · send-back {id} --comment TEXT · reject {id}"
+            ));
+        }
+        _ => {}
+    }
 }
 
 fn reason(run: &RunView) -> String {
@@ -125,7 +137,7 @@ fn reason(run: &RunView) -> String {
     }
 }
 
-pub(crate) fn exit_of(run: &RunView) -> Exit {
+fn exit_of(run: &RunView) -> Exit {
     match (run.status, &run.gate) {
         (RunStatus::Completed, _) => Exit::Done,
         (RunStatus::Waiting, Some(gate)) if gate.why == GateWhyView::Review => Exit::Gate,

@@ -111,3 +111,20 @@ impl Ended {
         value
     }
 }
+
+/// git on a repository of the test's own; its output.
+#[track_caller]
+pub(crate) fn git(repo: impl AsRef<Path>, arguments: &[&str]) -> String {
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(repo.as_ref())
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -265,6 +265,7 @@ fn r2_a_phase_sent_back_runs_again_with_the_comment_from_the_branch() {
         panic!("not one dispatch of the same phase: {actions:?}");
     };
     assert_eq!((start, comment.as_deref()), (&head, Some("name it better")));
+    assert!(driver.run.phases[0].comment.is_some());
     // It is still in the prompt when that attempt fails and is run again.
     driver.fail();
     let actions = driver.answer(Answer::Approve);
@@ -758,4 +759,121 @@ fn r15_what_an_agent_reports_as_cost_is_rounded_up_and_never_negative() {
     assert_eq!(spent(Some(f64::NAN)), 0);
     assert_eq!(spent(Some(f64::INFINITY)), 0);
     assert_eq!(spent(Some(1e300)), u64::MAX);
+}
+
+/// A claimed phase that went over its cap and is being stopped.
+fn over_cap() -> Driver {
+    let mut driver = Driver::started(reviewed(1));
+    driver.claim();
+    let cap = Cap {
+        scope: CapScope::Phase,
+        kind: CapKind::Turns,
+    };
+    let fence = fence(&driver.run);
+    driver.apply(&RunEvent::CapReached { fence, cap });
+    driver
+}
+
+#[test]
+fn r15_neither_a_pause_nor_a_restart_lets_a_phase_escape_its_cap() {
+    let mut paused = over_cap();
+    let mode = PauseMode::Stop;
+    assert!(paused.apply(&RunEvent::Pause { mode }).is_empty());
+    paused.apply(&ended(&paused.run, failed(), Some(commit(1))));
+    let mut restarted = over_cap();
+    let (fence, head) = (fence(&restarted.run), Some(commit(1)));
+    restarted.apply(&RunEvent::Restarted { fence, head });
+    for driver in [paused, restarted] {
+        let why = &driver.run.open_gate().unwrap().1.why;
+        assert!(
+            matches!(
+                why,
+                GateWhy::Parked {
+                    failure: Failure::Cap { .. }
+                }
+            ),
+            "{why:?}"
+        );
+    }
+}
+
+#[test]
+fn r14_what_recovery_confirmed_is_where_the_next_phase_starts() {
+    let run = new_run(
+        &[(OnSuccess::GoOn, 0); 2],
+        Repository::Branch,
+        RunCaps::default(),
+    );
+    let mut driver = Driver::started(run);
+    driver.claim();
+    driver.apply(&pushed(&driver.run));
+    let (fence, head) = (fence(&driver.run), fresh(&driver.run));
+    let actions = driver.apply(&RunEvent::PushConfirmed {
+        fence,
+        head: head.clone(),
+        spent: TURN,
+    });
+    assert!(matches!(
+        &actions[..],
+        [Action::StopPhase { .. }, Action::Dispatch { phase_index: 1, start: Some(start), .. }]
+            if *start == head
+    ));
+}
+
+#[test]
+fn case_62_the_next_phase_starts_from_the_very_commit_that_was_seen() {
+    let mut driver = Driver::started(reviewed(2));
+    driver.succeed();
+    // Somebody pushed to the run's branch while the gate waited, and the person saw that.
+    let RunEvent::Decision(mut decision) = answer(&driver.run, Answer::Approve) else {
+        unreachable!("an answer is a decision");
+    };
+    decision.shown.commit = Some(commit(77));
+    decision.now.commit = Some(commit(77));
+    let actions = driver.apply(&RunEvent::Decision(decision));
+    assert!(matches!(
+        &actions[..],
+        [Action::Dispatch { start: Some(start), .. }] if *start == commit(77)
+    ));
+}
+
+#[test]
+fn r13_a_lost_attempt_is_stopped_before_it_is_repeated() {
+    let run = new_run(
+        &[(OnSuccess::Review, 1)],
+        Repository::Branch,
+        RunCaps::default(),
+    );
+    let mut driver = Driver::started(run);
+    driver.claim();
+    let old = fence(&driver.run);
+    let actions = driver.apply(&RunEvent::LeaseLost {
+        fence: old,
+        head: Some(commit(1)),
+        spent: TURN,
+    });
+    assert!(matches!(
+        &actions[..],
+        [Action::StopPhase { fence, .. }, Action::Dispatch { attempt: 2, .. }] if *fence == old
+    ));
+}
+
+#[test]
+fn case_61_the_latest_answers_are_remembered_and_their_number_is_bounded() {
+    let mut driver = Driver::started(reviewed(1));
+    let mut given = Vec::new();
+    for round in 0..100 {
+        driver.succeed();
+        let back = answer(&driver.run, send_back(&format!("round {round}")));
+        driver.apply(&back);
+        given.push(back);
+    }
+    assert_eq!(driver.run.answered.len(), 64);
+    for back in &given[given.len() - 64..] {
+        assert!(driver.apply(back).is_empty(), "a repetition does nothing");
+    }
+    assert!(matches!(
+        driver.refused(&given[0]),
+        Refused::NoSuchGate { .. }
+    ));
 }

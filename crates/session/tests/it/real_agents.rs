@@ -2,7 +2,9 @@
 //! the fake model, with no key and no network (D13).
 //!
 //! They are large (100 to 420 MB), so only the one that also runs without Node is part of every test run;
-//! `make test-agents` runs all.
+//! `make test-agents` turns on the feature `real-agents` and runs all.
+
+use std::time::Duration;
 
 use bulkhead_fake_model::Script;
 use bulkhead_model::{AgentEvent, Work};
@@ -10,7 +12,7 @@ use bulkhead_session::agents::{Overrides, resolve};
 
 use crate::{
     toolchain::installed,
-    world::{TOKEN, World},
+    world::{Phase, TOKEN, World},
 };
 
 async fn edits_a_file(name: &str, overrides: &Overrides) {
@@ -67,13 +69,47 @@ async fn edits_a_file(name: &str, overrides: &Overrides) {
     );
 }
 
+/// Against a model that does this; the phase, and whether the branch has moved.
+async fn claude_meets(script: Script) -> (Phase, bool) {
+    let world = World::new(script).await;
+    let agent = resolve("claude", &Overrides::default()).unwrap();
+    let mut order = world.order(Work::Agent {
+        agent: agent.spec,
+        prompt: "Say hello".to_owned(),
+    });
+    order.models = agent.models;
+    order.toolchains = vec![installed("claude").display().to_string()];
+    let before = world.tip();
+    let phase = world.run(order).await;
+    (phase, world.tip() != before)
+}
+
+#[tokio::test]
+async fn d13_a_model_that_refuses_fails_the_phase_in_the_agents_words() {
+    let (phase, moved) = claude_meets(Script::Fail { status: 400 }).await;
+    assert!(
+        phase.failure().starts_with("the agent says that it failed"),
+        "{}",
+        phase.failure()
+    );
+    assert!(!moved);
+}
+
+#[tokio::test]
+async fn d13_a_slow_model_is_waited_for() {
+    let (text, pause) = ("slowly".to_owned(), Duration::from_millis(300));
+    let (phase, moved) = claude_meets(Script::Slow { text, pause }).await;
+    assert_eq!(phase.succeeded().report.result.as_deref(), Some("slowly"));
+    assert!(!moved && phase.report.head.is_none());
+}
+
 #[tokio::test]
 async fn d13_claude_edits_a_file() {
     edits_a_file("claude", &Overrides::default()).await;
 }
 
+#[cfg(feature = "real-agents")]
 #[tokio::test]
-#[ignore = "large: `make test-agents`"]
 async fn d13_codex_edits_a_file() {
     // An unknown model gets plain tools; the newest ones are offered a tool that runs JavaScript.
     let overrides = Overrides {
@@ -83,14 +119,14 @@ async fn d13_codex_edits_a_file() {
     edits_a_file("codex", &overrides).await;
 }
 
+#[cfg(feature = "real-agents")]
 #[tokio::test]
-#[ignore = "large: `make test-agents`"]
 async fn d13_gemini_edits_a_file() {
     edits_a_file("gemini", &Overrides::default()).await;
 }
 
+#[cfg(feature = "real-agents")]
 #[tokio::test]
-#[ignore = "large: `make test-agents`"]
 async fn d13_opencode_edits_a_file() {
     edits_a_file("opencode", &Overrides::default()).await;
 }

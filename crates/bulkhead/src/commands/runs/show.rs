@@ -9,7 +9,7 @@ use crate::{
     failure::Exit,
     output::Output,
     plain::{self, Plain},
-    words::{moment, phase_status, short, span, standing},
+    words::{moment, phase_status, run_id, short, span, standing},
 };
 
 pub(super) fn list(runs: &[RunView], output: Output) -> Result<()> {
@@ -19,7 +19,7 @@ pub(super) fn list(runs: &[RunView], output: Output) -> Result<()> {
     }
     let rows = runs.iter().map(|run| {
         [
-            short(&run.id).to_owned(),
+            run_id(&run.id).to_owned(),
             plain::line(&run.name),
             standing(run),
             moment(run.created_at_ms),
