@@ -22,12 +22,11 @@ const UNFINISHED: &[&str] = &[
     concat!("#[ig", "nore"),
 ];
 /// How a test says that it is no test but a program that other tests start, or one with a target of its own.
-const HELPERS: [&str; 6] = [
+const HELPERS: [&str; 5] = [
     concat!("#[ig", "nore = \"the body of "),
     concat!("#[ig", "nore = \"run by "),
     // `make test-agents` runs these.
-    concat!("#[ig", "nore = \"needs the agents' command lines"),
-    concat!("#[ig", "nore = \"installs "),
+    concat!("#[ig", "nore = \"large: `make test-agents`"),
     // Longer variants of tests that run always.
     concat!("#[ig", "nore = \"takes minutes: for outside CI"),
     concat!("#[ig", "nore = \"started by "),
