@@ -12,6 +12,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use bulkhead_server::{GitCredential, ModelUpstream, NotifyCommand, NotifyConfig};
+use bulkhead_store::retention::Policy;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use url::Url;
@@ -267,6 +268,17 @@ impl OperatorConfig {
     pub(crate) fn retain(&self, retention: &mut bulkhead_server::Retention) {
         retention.runs = self.retention.runs_days.or(retention.runs);
         retention.logs = self.retention.logs_days.or(retention.logs);
+    }
+
+    /// What `bulkhead admin gc` keeps.
+    pub(crate) fn policy(&self) -> Policy {
+        let ms = |days: Duration| i64::try_from(days.as_millis()).unwrap_or(i64::MAX);
+        let usual = Policy::default();
+        Policy {
+            max_age_ms: self.retention.runs_days.map(ms),
+            max_log_age_ms: self.retention.logs_days.map(ms).or(usual.max_log_age_ms),
+            ..usual
+        }
     }
 
     /// The proxy's URL, which may hold a password.

@@ -4,11 +4,11 @@ use anyhow::Result;
 use bulkhead_store::MasterKey;
 use serde_json::json;
 
-use super::secrets::open;
+use super::{gc, secrets::open};
 use crate::{
     cli::{Admin, AdminCommand, Global},
     environment::Environment,
-    failure::{Exit, Misuse},
+    failure::Exit,
     output::Output,
     words::now_ms,
 };
@@ -19,8 +19,12 @@ pub(crate) async fn run(
     environment: &Environment,
     output: Output,
 ) -> Result<Exit> {
+    if let AdminCommand::Gc { dry_run } = args.command {
+        return gc::run(dry_run, global, environment, output).await;
+    }
     let store = open(global, environment).await?;
     match args.command {
+        AdminCommand::Gc { .. } => {}
         AdminCommand::Backup { file } => {
             store.backup(&file).await?;
             output.words(format_args!(
@@ -40,11 +44,6 @@ pub(crate) async fn run(
                 "{secrets} secrets are sealed with the new key {id}."
             ))?;
             output.json_object(&json!({"key_id": id, "secrets": secrets}))?;
-        }
-        AdminCommand::Gc { .. } => {
-            let what = "garbage collection by hand".to_owned();
-            let hint = "a server does it by itself".to_owned();
-            return Err(Misuse::NotYet { what, hint }.into());
         }
     }
     store.close().await;

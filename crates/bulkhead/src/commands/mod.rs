@@ -3,6 +3,7 @@
 mod admin;
 mod demo;
 mod doctor;
+mod gc;
 mod network;
 mod run;
 mod runs;

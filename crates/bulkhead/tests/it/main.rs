@@ -8,4 +8,5 @@ mod program;
 mod run;
 mod sandbox_exec;
 mod secrets;
+mod terminal;
 mod usage;

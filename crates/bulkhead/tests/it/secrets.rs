@@ -79,3 +79,29 @@ fn d7_a_value_lies_nowhere_in_the_clear() {
     let overwriting = world.run(&["admin", "backup", "copy.db"]);
     assert_ne!(overwriting.code, 0, "an old backup is never replaced");
 }
+
+#[test]
+fn r19_garbage_collection_says_what_it_removed_and_a_dry_run_removes_nothing() {
+    let world = World::new();
+    world
+        .run_with_input(&["secrets", "set", "NPM_TOKEN"], VALUE)
+        .expect(0);
+    let orphan = world.data_dir().join("artifacts").join("orphan.tmp");
+    std::fs::write(&orphan, "lost").unwrap();
+    let dry = world
+        .run(&["admin", "gc", "--dry-run", "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(dry["dry_run"], true);
+    assert!(orphan.exists());
+    let real = world.run(&["admin", "gc", "--json"]).expect(0).json();
+    assert_eq!(real["dry_run"], false);
+    assert_eq!(real["removed"], serde_json::json!([]));
+    if !orphan.exists() {
+        let said = real["orphans"].to_string();
+        assert!(
+            said.contains("orphan.tmp"),
+            "removed without a word: {said}"
+        );
+    }
+}
