@@ -296,3 +296,48 @@ async fn r15_a_live_stream_resumes_and_says_bye() {
     assert!(String::from_utf8_lossy(&answer.body).contains("event: bye"));
     server.shutdown().await;
 }
+
+/// R15, case 62: a waiting gate is told to the operator's command; an answer to what was not shown is void; the right
+/// one counts once.
+#[tokio::test]
+async fn case_62_a_waiting_gate_is_told_and_takes_only_what_was_shown() {
+    let server = Server::start().await;
+    let workflow = "name: Fails\nphases:\n  - name: fail\n    run: exit 1\n    gate:\n      notify:\n        - command: tell\n";
+    let made = server
+        .call(
+            Method::POST,
+            "/api/v1/runs",
+            &json!({"workflow": {"text": workflow}}),
+        )
+        .await;
+    assert_eq!(made.status, StatusCode::CREATED, "{}", made.json());
+    let path = format!("/api/v1/runs/{}", made.json()["id"].as_str().unwrap());
+    let waiting = server.until(&path, |run| run["status"] == "waiting").await;
+    assert_eq!(waiting["gate"]["why"], "parked");
+    let gate = format!("{path}/gates/{}", waiting["gate"]["id"].as_str().unwrap());
+    let notice = loop {
+        let told = std::fs::read(server.dir.path().join("told")).unwrap_or_default();
+        if let Ok(notice) = serde_json::from_slice::<serde_json::Value>(&told) {
+            break notice;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    assert_eq!(notice["gate"], waiting["gate"]["id"]);
+
+    let binding = server.get(&gate).await.json()["binding"].clone();
+    let mut other = binding.clone();
+    other["policy"] = json!("0".repeat(64));
+    let decide = format!("{gate}/decision");
+    let answer = json!({"decision": "reject", "binding": other});
+    let void = server.call(Method::POST, &decide, &answer).await;
+    assert_eq!(void.json()["code"], "decision_void");
+    for _ in 0..2 {
+        let answer = json!({"decision": "reject", "binding": binding});
+        let decided = server.call(Method::POST, &decide, &answer).await;
+        assert_eq!(decided.json()["status"], "rejected", "{}", decided.json());
+    }
+    let answer = json!({"decision": "approve", "binding": binding});
+    let late = server.call(Method::POST, &decide, &answer).await;
+    assert_eq!(late.status, StatusCode::CONFLICT);
+    server.shutdown().await;
+}

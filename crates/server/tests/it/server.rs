@@ -3,12 +3,12 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use bulkhead_model::PhaseOrder;
+use bulkhead_model::{PhaseOrder, Work};
 use bulkhead_runner::{
     Executor, FailureKind, Orphan, PhaseKey, PhaseReport, PhaseSecrets, PhaseSink, Place, Running,
     StartError, StopReason,
 };
-use bulkhead_server::{Config, ControlPlane};
+use bulkhead_server::{Config, ControlPlane, NotifyCommand};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -39,6 +39,15 @@ impl Executor for IdleExecutor {
     ) -> Result<Running, StartError> {
         self.handed.lock().unwrap().push(secrets);
         let (stop, mut stopped) = watch::channel(None::<StopReason>);
+        if order.work
+            == (Work::Command {
+                run: "exit 1".to_owned(),
+            })
+        {
+            return Ok(Running::new(PhaseKey::of(&order), stop, async {
+                PhaseReport::without_outcome(FailureKind::Failed, "it failed")
+            }));
+        }
         Ok(Running::new(PhaseKey::of(&order), stop, async move {
             drop(stopped.wait_for(Option::is_some).await);
             PhaseReport::without_outcome(FailureKind::Cancelled, "stopped")
@@ -59,7 +68,7 @@ pub(crate) struct Server {
     pub(crate) token: String,
     pub(crate) stop: CancellationToken,
     serving: JoinSet<()>,
-    _dir: tempfile::TempDir,
+    pub(crate) dir: tempfile::TempDir,
 }
 
 /// An answer: status, content type, body.
@@ -79,7 +88,18 @@ impl Server {
     pub(crate) async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let executor = Arc::new(IdleExecutor::default());
-        let config = Config::new(dir.path().join("data"), dir.path().join("run"));
+        let mut config = Config::new(dir.path().join("data"), dir.path().join("run"));
+        let told = dir.path().join("told").display().to_string();
+        let tell = NotifyCommand {
+            argv: vec![
+                "sh".to_owned(),
+                "-c".to_owned(),
+                "cat > \"$0\"".to_owned(),
+                told,
+            ],
+            time_limit: Duration::from_secs(10),
+        };
+        config.notify.commands.insert("tell".to_owned(), tell);
         let plane = ControlPlane::open(config, Arc::clone(&executor) as _)
             .await
             .unwrap();
@@ -98,7 +118,7 @@ impl Server {
             token: token.expose_secret().to_owned(),
             stop,
             serving,
-            _dir: dir,
+            dir,
         }
     }
 
