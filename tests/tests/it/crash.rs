@@ -7,6 +7,7 @@
 
 mod check;
 mod child;
+mod disk;
 
 use std::{
     path::{Path, PathBuf},
@@ -15,13 +16,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use child::{Fail, Script};
+use child::{Fail, LONG_LEASE, Script};
 
 use crate::repo;
 
 pub(crate) const WORKFLOW: &str = "name: Crash\nphases:\n  - name: plan\n    run: 'true'\n    gate: review\n  - name: build\n    run: 'true'\n    gate: none\n  - name: test\n    run: 'true'\n    gate: review\n";
 
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How many lives of one world are killed.
+const LIVES: usize = 3;
 
 /// One life of a server and what it leaves, in directories of its own.
 struct World {
@@ -38,7 +41,11 @@ impl World {
     }
 
     fn start(&self, fail: Fail) -> Child {
-        Script::new(&self.root, fail).save();
+        self.start_with(fail, LONG_LEASE)
+    }
+
+    fn start_with(&self, fail: Fail, lease: Duration) -> Child {
+        Script::new(&self.root, fail, lease).save();
         Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
@@ -70,6 +77,23 @@ impl World {
                 panic!("a child is stuck:\n{stuck}");
             }
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until a phase has said something that the control plane acknowledged.
+    fn until_said(&self, words: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        let said = self.root.join("said");
+        while !std::fs::read_to_string(&said)
+            .unwrap_or_default()
+            .contains(words)
+        {
+            assert!(
+                Instant::now() < deadline,
+                "{words:?} was never said\n{}",
+                self.words()
+            );
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 
@@ -132,23 +156,11 @@ fn side_by_side<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
     });
 }
 
-/// How many passings of each point are tried.
-#[derive(Clone, Copy)]
-enum Passings {
-    /// One in the middle of the run: the phases differ in little else than their order.
-    Middle,
-    All,
-}
-
-fn kill_everywhere(passings: Passings) {
-    let points = points();
-    assert!(points.len() > 30, "fail points are missing: {points:?}");
-    let kills = points.into_iter().flat_map(|(name, count)| {
-        let at = match passings {
-            Passings::Middle => count.div_ceil(2)..=count.div_ceil(2),
-            Passings::All => 1..=count,
-        };
-        at.map(move |nth| (name.clone(), nth))
+/// Every passing of every point, each in a world of its own.
+fn kill_everywhere() {
+    let kills = points().into_iter().flat_map(|(name, count)| {
+        let each = 1..=count;
+        each.map(move |nth| (name.clone(), nth))
     });
     side_by_side(kills.collect(), |(name, nth)| {
         let world = World::new();
@@ -160,6 +172,29 @@ fn kill_everywhere(passings: Passings) {
             "{after}: {status}\n{}",
             world.words()
         );
+        world.finish(&after);
+    });
+}
+
+/// Every point, three to a world: three lives are killed at one point each, the fourth comes to the end. What a run
+/// passes only once, at its beginning, comes first.
+fn kill_at_each_point() {
+    let mut points = points();
+    assert!(points.len() > 30, "fail points are missing: {points:?}");
+    points.sort_by_key(|(_, count)| *count);
+    let worlds = points.len().div_ceil(LIVES);
+    let chains = (0..worlds).map(|world| points.iter().skip(world).step_by(worlds).collect());
+    side_by_side(chains.collect(), |chain: Vec<&(String, u32)>| {
+        let world = World::new();
+        let after = format!("kills at {chain:?}");
+        for (name, _) in chain {
+            let status = world.run(Fail::Kill(name.clone(), 1));
+            assert!(
+                was_killed(status),
+                "{after}: {name}: {status}\n{}",
+                world.words()
+            );
+        }
         world.finish(&after);
     });
 }
@@ -212,7 +247,7 @@ const SECOND: [&str; 8] = [
 /// R14: killed at each fail point that a run passes, and started again.
 #[test]
 fn r14_a_server_killed_anywhere_comes_to_the_one_right_end() {
-    kill_everywhere(Passings::Middle);
+    kill_at_each_point();
 }
 
 /// R14: killed again while it recovers from a kill.
@@ -229,11 +264,27 @@ fn r14_a_server_killed_at_random_moments_comes_to_the_one_right_end() {
     side_by_side((0..2).collect(), |seed| kill_at_random(seed, 3));
 }
 
+/// D2: a server that was stopped past the lease of its phase finds it lost. What it then still does for that attempt
+/// is refused everywhere, the phase parks, runs again, and its commit is there once.
+#[test]
+fn d2_a_server_stopped_past_its_lease_does_nothing_twice() {
+    let world = World::new();
+    let child = world.start_with(Fail::Never, Duration::from_secs(2));
+    world.until_said("plan begins");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    let status = world.wait(child);
+    assert!(status.success(), "{status}\n{}", world.words());
+    check::right_end_with(&world.root, "a stop past the lease", check::Parked::May);
+}
+
 /// All passings of all points, all pairs, many random lives.
 #[test]
 #[ignore = "takes minutes: for outside CI"]
 fn r14_the_long_crash_test() {
-    kill_everywhere(Passings::All);
+    kill_everywhere();
     let pairs = FIRST
         .iter()
         .flat_map(|first| SECOND.iter().map(move |second| (*first, *second)));

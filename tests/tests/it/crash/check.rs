@@ -4,21 +4,35 @@ use std::{collections::BTreeMap, path::Path};
 
 use bulkhead_model::run::{PhaseState, Run, Status};
 use bulkhead_server::RunView;
-use bulkhead_store::{Access, MasterKey, PhaseKey, Store};
+use bulkhead_store::{
+    Access, MasterKey, PhaseKey, Store,
+    logs::{Body, LocalLogs, LogStore as _},
+};
 
 use crate::repo;
 
 const PHASES: [&str; 3] = ["plan", "build", "test"];
 
+/// Whether phases may have parked on the way, which takes a decision more each time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parked {
+    Never,
+    May,
+}
+
 pub(super) fn right_end(root: &Path, after: &str) {
+    right_end_with(root, after, Parked::Never);
+}
+
+pub(super) fn right_end_with(root: &Path, after: &str, parked: Parked) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(check(root, after));
+    runtime.block_on(check(root, after, parked));
 }
 
-async fn check(root: &Path, after: &str) {
+async fn check(root: &Path, after: &str, parked: Parked) {
     let end: RunView = serde_json::from_slice(&std::fs::read(root.join("end")).unwrap()).unwrap();
     let store = Store::open(&root.join("data"), Access::Server, MasterKey::File)
         .await
@@ -28,6 +42,10 @@ async fn check(root: &Path, after: &str) {
     commits_once_in_order(root, &run, after);
     nothing_is_left_to_do(&store, &run, after).await;
     what_was_acknowledged_is_there_once(root, &store, &run, after).await;
+    if parked == Parked::Never {
+        let decisions = store.gate_decisions(run.id).await.unwrap();
+        assert_eq!(decisions.len(), 2, "after {after}: {decisions:?}");
+    }
     store.close().await;
 }
 
@@ -100,7 +118,13 @@ async fn what_was_acknowledged_is_there_once(root: &Path, store: &Store, run: &R
         let sequence: Vec<u64> = events.iter().map(|event| event.seq).collect();
         let whole: Vec<u64> = (1..=events.len() as u64).collect();
         assert_eq!(sequence, whole, "after {after}: {key} has a gap");
+        let log = log_of(root, &key).await;
         for line in lines {
+            assert_eq!(
+                log.matches(&format!("{line}\n")).count(),
+                1,
+                "after {after}: the log of {key}: {log:?}"
+            );
             let found = events
                 .iter()
                 .filter(|event| event.payload.to_string().contains(&line));
@@ -114,7 +138,25 @@ async fn what_was_acknowledged_is_there_once(root: &Path, store: &Store, run: &R
             .filter(|decision| decision.gate.to_string() == gate);
         assert_eq!(found.count(), 1, "after {after}: the decision at {gate}");
     }
-    assert_eq!(decisions.len(), 2, "after {after}: {decisions:?}");
+}
+
+async fn log_of(root: &Path, key: &PhaseKey) -> String {
+    let logs = LocalLogs::new(root.join("data/logs"));
+    let page = logs.read(key, 1, 1 << 20).await.unwrap();
+    let sequence: Vec<u64> = page.entries.iter().map(|entry| entry.seq).collect();
+    assert_eq!(
+        sequence,
+        (1..page.next_seq).collect::<Vec<_>>(),
+        "{key} has a gap"
+    );
+    let output = page
+        .entries
+        .into_iter()
+        .filter_map(|entry| match entry.body {
+            Body::Output(bytes) => Some(String::from_utf8(bytes.to_vec()).unwrap()),
+            Body::Marker(_) => None,
+        });
+    output.collect()
 }
 
 fn lines(path: &Path) -> Vec<String> {
