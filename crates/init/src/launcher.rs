@@ -6,7 +6,7 @@
 //!                                                  └ End, end of file (the parent died), the time limit, or PID 1's death
 //! ```
 //!
-//! It ignores every signal that can be ignored and is in no process group of the parent's, so a Ctrl-C there does not
+//! It blocks every signal that can be blocked (so does the nursery that forked it) and is in no process group of the parent's, so a Ctrl-C there does not
 //! reach it. When it is killed itself, PID 1's parent-death signal ends the sandbox; only empty groups remain, which the
 //! next start of the engine finds.
 
@@ -22,10 +22,7 @@ use crate::{
     cgroup::Groups,
     link::Link,
     pid1, probe,
-    sys::{
-        self, CLONE_INTO_CGROUP, CloneArguments, Context, Outcome, block_all_signals, check,
-        clone3, pipe, prctl,
-    },
+    sys::{self, CLONE_INTO_CGROUP, CloneArguments, Context, Outcome, check, clone3, pipe, prctl},
     tree,
 };
 
@@ -51,9 +48,6 @@ struct Init {
 pub(crate) fn run(control: Link, requests: Link) -> io::Result<()> {
     // SAFETY: no preconditions. It fails only for a process that leads a group already, which changes nothing here.
     unsafe { libc::setsid() };
-    block_all_signals()?;
-    name_process()?;
-    std::env::set_current_dir("/")?;
     let (plan, passed) = match control.receive()? {
         Some((Control::Build { plan }, passed)) => (plan, passed),
         Some((Control::Probe {}, _)) => {
@@ -174,7 +168,7 @@ fn map_ids(ids: Ids, pid: i64) -> Outcome<(u32, u32)> {
 fn live(control: &Link, plan: &Plan, init: Init, groups: &mut Groups<'_>) -> io::Result<()> {
     let _ = control.send(
         &Report::Started {
-            pid: u32::try_from(init.pid).unwrap_or(0),
+            launcher: std::process::id(),
         },
         &[],
     );
@@ -196,12 +190,6 @@ fn live(control: &Link, plan: &Plan, init: Init, groups: &mut Groups<'_>) -> io:
     Ok(())
 }
 
-/// Executed from a descriptor, the process would be called by that number.
-fn name_process() -> io::Result<()> {
-    // SAFETY: the name is a C string shorter than the kernel's 16 bytes.
-    check(unsafe { libc::prctl(libc::PR_SET_NAME, c"bulkhead-init".as_ptr()) }).map(drop)
-}
-
 /// Waits for a reason to end; none means that PID 1 ended first.
 fn watch(control: &Link, init: &Init, limit: Duration) -> Option<Stop> {
     let mut deadline: Option<Instant> = None;
@@ -216,7 +204,14 @@ fn watch(control: &Link, init: &Init, limit: Duration) -> Option<Stop> {
                     deadline = deadline.or_else(|| Instant::now().checked_add(limit));
                 }
                 Ok(
-                    Some((Control::End {} | Control::Build { .. } | Control::Probe {}, _)) | None,
+                    Some((
+                        Control::End {}
+                        | Control::Build { .. }
+                        | Control::Probe {}
+                        | Control::Fork {},
+                        _,
+                    ))
+                    | None,
                 )
                 | Err(_) => {
                     return Some(Stop::Asked {});

@@ -10,7 +10,7 @@ use std::{
 
 use bulkhead_init::wire::{self, Control, Event, Failure, Report};
 use bulkhead_model::ids::SandboxId;
-use tokio::{process::Child, time::timeout};
+use tokio::time::timeout;
 
 use crate::{
     access,
@@ -45,14 +45,12 @@ pub(crate) async fn create(core: &Arc<Core>, plan: Plan) -> Result<Sandbox, Crea
     let built = materials.wire_plan(core, &plan, &name)?;
     let (control, control_end) = Link::pair().map_err(at("making the launcher's link"))?;
     let (requests, requests_end) = Link::pair().map_err(at("making PID 1's link"))?;
-    let launcher = core
-        .program
-        .start(control_end, requests_end)
-        .map_err(at("starting the launcher"))?;
-    let links = Links {
+    let started = core.program.start(control_end, requests_end).await;
+    started.map_err(at("starting the launcher"))?;
+    let mut links = Links {
         control,
         requests,
-        launcher,
+        launcher: None,
     };
     let passed: Vec<_> = materials
         .image
@@ -65,7 +63,7 @@ pub(crate) async fn create(core: &Arc<Core>, plan: Plan) -> Result<Sandbox, Crea
         .send(&build, &passed)
         .await
         .map_err(at("sending the plan to the launcher"))?;
-    let files = match timeout(CREATION_LIMIT, ready(&links)).await {
+    let files = match timeout(CREATION_LIMIT, ready(&mut links)).await {
         Ok(Ok(files)) => files,
         Ok(Err(failed)) => {
             let error = failed.into_error(id);
@@ -188,7 +186,7 @@ enum NotBuilt {
 }
 
 /// Waits until PID 1 says that it is ready, and takes the files that come with that.
-async fn ready(links: &Links) -> Result<Vec<OwnedFd>, NotBuilt> {
+async fn ready(links: &mut Links) -> Result<Vec<OwnedFd>, NotBuilt> {
     loop {
         tokio::select! {
             // PID 1's own words come first: the launcher's report of its death says less.
@@ -200,7 +198,8 @@ async fn ready(links: &Links) -> Result<Vec<OwnedFd>, NotBuilt> {
                 None => return Err(launcher_s_word(&links.control).await),
             },
             report = links.control.receive::<Report>() => match report.map_err(NotBuilt::Link)? {
-                Some((Report::Started { .. } | Report::Probed { .. }, _)) => {}
+                Some((Report::Started { launcher }, _)) => links.launcher = Some(launcher),
+                Some((Report::Probed { .. }, _)) => {}
                 Some((Report::Failed { failure }, _)) => return Err(NotBuilt::Step(failure)),
                 Some((Report::Ended { .. }, _)) | None => return Err(NotBuilt::Gone("the launcher")),
             },
@@ -285,18 +284,31 @@ async fn abandon(links: Links) {
     let Links {
         control,
         requests,
-        mut launcher,
+        launcher,
     } = links;
-    drop((control, requests));
-    bury(&mut launcher).await;
+    drop(requests);
+    // Closing the link would say the same, but then nobody could see when the launcher is done.
+    let _ = control.send(&Control::End {}, &[]).await;
+    bury(&control, launcher).await;
 }
 
-/// Waits for a launcher that has nothing more to do; one that hangs is killed, and its sandbox dies with it.
-pub(crate) async fn bury(launcher: &mut Child) {
+/// Waits until a launcher that has nothing more to do is gone, which its end of the link shows; one that hangs is killed, and
+/// its sandbox dies with it.
+pub(crate) async fn bury(control: &Link, launcher: Option<u32>) {
     const PATIENCE: Duration = Duration::from_secs(30);
-    if timeout(PATIENCE, launcher.wait()).await.is_err() {
-        let _ = launcher.start_kill();
-        let _ = launcher.wait().await;
+    let gone = async { while let Ok(Some(_)) = control.receive::<Report>().await {} };
+    if timeout(PATIENCE, gone).await.is_err() {
+        kill(launcher);
+    }
+}
+
+/// Only while its link is open: then it lives, and its pid is nobody else's.
+pub(crate) fn kill(launcher: Option<u32>) {
+    let pid = launcher
+        .and_then(|pid| i32::try_from(pid).ok())
+        .and_then(rustix::process::Pid::from_raw);
+    if let Some(pid) = pid {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }
 

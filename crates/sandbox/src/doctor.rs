@@ -99,11 +99,10 @@ async fn kernel() -> Vec<Check> {
 async fn probe_kernel() -> io::Result<Vec<Probed>> {
     let (control, control_end) = Link::pair()?;
     let (_requests, requests_end) = Link::pair()?;
-    let mut launcher = Program::load()?.start(control_end, requests_end)?;
+    let program = Program::load()?;
+    program.start(control_end, requests_end).await?;
     control.send(&Control::Probe {}, &[]).await?;
     let answer = control.receive::<Report>().await?;
-    drop(control);
-    create::bury(&mut launcher).await;
     match answer {
         Some((Report::Probed { found }, _)) => Ok(found),
         _ => Err(io::ErrorKind::InvalidData.into()),

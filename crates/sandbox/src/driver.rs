@@ -22,14 +22,13 @@ use std::{
 use bulkhead_init::wire::{Control, Event, IoKind, Report, Request, SpawnStage, Stop};
 use bulkhead_model::outcome::Outcome;
 use tokio::{
-    process::Child,
     sync::{mpsc, oneshot, watch},
     time::timeout,
 };
 
 use crate::{
     cgroup::{self, Counters, Name},
-    create::bury,
+    create::{bury, kill},
     engine::Core,
     error::SpawnError,
     layout,
@@ -46,12 +45,13 @@ const QUEUE: usize = 64;
 /// The launcher kills at once and waits for memory to be given back; more than this it never needs.
 const ENDING_LIMIT: Duration = Duration::from_secs(60);
 
-/// The two ends of a sandbox's processes, and the process itself that is our child.
+/// Our ends of the links to a sandbox's two processes.
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) control: Link,
     pub(crate) requests: Link,
-    pub(crate) launcher: Child,
+    /// The launcher's pid, once it has said it.
+    pub(crate) launcher: Option<u32>,
 }
 
 /// What others want of a sandbox.
@@ -129,6 +129,7 @@ enum Next {
     Go,
     Ended(Box<Report>),
     LauncherDied,
+    LauncherHangs,
 }
 
 impl Driver {
@@ -179,7 +180,7 @@ impl Driver {
                     // The launcher notices the same and reports.
                     Ok(None) | Err(_) => { requests_open = false; Next::Go }
                 },
-                report = self.links.control.receive::<Report>() => Self::report(report),
+                report = self.links.control.receive::<Report>() => self.report(report),
                 ask = self.asks.recv() => match ask {
                     Some(Ask::End(cause)) => self.ending(Stopped::Asked(cause)).await,
                     Some(ask) => { self.ask(ask).await; Next::Go }
@@ -213,9 +214,13 @@ impl Driver {
         })
     }
 
-    fn report(report: io::Result<Option<(Report, Vec<OwnedFd>)>>) -> Next {
+    fn report(&mut self, report: io::Result<Option<(Report, Vec<OwnedFd>)>>) -> Next {
         match report {
             Ok(Some((report @ Report::Ended { .. }, _))) => Next::Ended(Box::new(report)),
+            Ok(Some((Report::Started { launcher }, _))) => {
+                self.links.launcher = Some(launcher);
+                Next::Go
+            }
             Ok(Some(_)) => Next::Go,
             Ok(None) | Err(_) => Next::LauncherDied,
         }
@@ -235,7 +240,8 @@ impl Driver {
                 return Next::LauncherDied;
             }
             loop {
-                match Self::report(self.links.control.receive().await) {
+                let report = self.links.control.receive().await;
+                match self.report(report) {
                     Next::Go => {}
                     next => return next,
                 }
@@ -243,7 +249,7 @@ impl Driver {
         };
         timeout(ENDING_LIMIT, ended)
             .await
-            .unwrap_or(Next::LauncherDied)
+            .unwrap_or(Next::LauncherHangs)
     }
 
     async fn ask(&mut self, ask: Ask) {
@@ -379,6 +385,10 @@ impl Driver {
         let (stopped, counters, reaped_cpu_us, remains) = match next {
             Next::Ended(report) => self.launcher_s_account(*report),
             Next::Go | Next::LauncherDied => self.clean_up().await,
+            Next::LauncherHangs => {
+                kill(self.links.launcher);
+                self.clean_up().await
+            }
         };
         let seen = Seen {
             stopped: self.stopped.unwrap_or(stopped),
@@ -390,7 +400,7 @@ impl Driver {
         };
         // The last holders of the sandbox's file systems go before its end is told.
         self.watched.clear();
-        bury(&mut self.links.launcher).await;
+        bury(&self.links.control, self.links.launcher).await;
         for exit in self.running.values() {
             exit.send_replace(Some(ExitStatus::SandboxEnded));
         }
@@ -424,7 +434,6 @@ impl Driver {
 
     /// The launcher is dead, and PID 1 with it. Its groups are left, with what they counted.
     async fn clean_up(&mut self) -> (Stopped, Counters, u64, Vec<String>) {
-        let _ = self.links.launcher.start_kill();
         let (groups, _) = self.core.cgroups.groups(&self.name, &self.plan.limits);
         let work = tokio::task::spawn_blocking(move || cgroup::read_and_destroy(&groups));
         let (readings, destroyed) = work

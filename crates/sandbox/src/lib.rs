@@ -9,8 +9,8 @@
 //!
 //! Three processes make one sandbox. The *parent* (the process that uses this crate) decides; the *launcher* (one per
 //! sandbox, outside, single-threaded) makes the cgroups and namespaces, watches the time, and tears down; *PID 1* (inside)
-//! builds the mount tree, drops every right, and starts processes on request. Launcher and PID 1 are the static program
-//! `bulkhead-init`, which this crate embeds and runs from a sealed memory file.
+//! builds the mount tree, drops every right, and starts processes on request. Launcher and PID 1 are forks of the static
+//! program `bulkhead-init`, which this crate embeds and executes once per engine, from a sealed memory file, as the *nursery*.
 //!
 //! Invariants:
 //! - The cgroup, not a pid, is the unit of life: a sandbox has ended when its groups are empty and removed.

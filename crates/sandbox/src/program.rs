@@ -1,22 +1,37 @@
-//! The embedded `bulkhead-init`, ready to be executed.
+//! The embedded `bulkhead-init`, ready to be executed, and its nursery, which forks a launcher for each sandbox.
 
 use std::{
     fs::File,
     io::{self, Write as _},
-    os::fd::{AsRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
     process::Stdio,
 };
 
+use bulkhead_init::wire::Control;
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
     io::Errno,
 };
+use tokio::{process::Child, sync::Mutex};
+
+use crate::link::Link;
 
 static PROGRAM: &[u8] = include_bytes!(env!("BULKHEAD_INIT"));
 
-/// The program in a memory file that nobody can change any more, shared by all launchers of this process.
+/// The program in a memory file that nobody can change any more.
 #[derive(Debug)]
-pub(crate) struct Program(File);
+pub(crate) struct Program {
+    file: File,
+    nursery: Mutex<Option<Nursery>>,
+}
+
+/// A running nursery. It ends when its link is closed.
+#[derive(Debug)]
+struct Nursery {
+    link: Link,
+    /// Held so that the runtime buries it.
+    _process: Child,
+}
 
 impl Program {
     pub(crate) fn load() -> io::Result<Self> {
@@ -30,22 +45,42 @@ impl Program {
         file.write_all(PROGRAM)?;
         let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
         fcntl_add_seals(&file, seals)?;
-        Ok(Self(file))
+        Ok(Self {
+            file,
+            nursery: Mutex::default(),
+        })
     }
 
-    /// Starts a launcher, whose descriptors 0 and 1 are the two links. The standard library uses `posix_spawn` for this, so
-    /// the many-threaded parent is never forked. The path is opened in the child, before its descriptors close.
-    pub(crate) fn start(
-        &self,
-        control: OwnedFd,
-        requests: OwnedFd,
-    ) -> io::Result<tokio::process::Child> {
-        tokio::process::Command::new(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
-            .arg0("bulkhead-init")
-            .env_clear()
-            .stdin(Stdio::from(control))
-            .stdout(Stdio::from(requests))
-            .stderr(Stdio::null())
-            .spawn()
+    /// Starts a launcher with these two ends of its links. A nursery that somebody has killed is replaced.
+    pub(crate) async fn start(&self, control: OwnedFd, requests: OwnedFd) -> io::Result<()> {
+        let mut nursery = self.nursery.lock().await;
+        let ends = [control.as_fd(), requests.as_fd()];
+        if let Some(running) = &*nursery
+            && running.link.send(&Control::Fork {}, &ends).await.is_ok()
+        {
+            return Ok(());
+        }
+        let fresh = self.open_nursery()?;
+        fresh.link.send(&Control::Fork {}, &ends).await?;
+        *nursery = Some(fresh);
+        Ok(())
+    }
+
+    /// The standard library uses `posix_spawn` for this, so the many-threaded parent is never forked. The path is opened in
+    /// the child, before its descriptors close.
+    fn open_nursery(&self) -> io::Result<Nursery> {
+        let (link, end) = Link::pair()?;
+        let process =
+            tokio::process::Command::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+                .arg0("bulkhead-init")
+                .env_clear()
+                .stdin(Stdio::from(end))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+        Ok(Nursery {
+            link,
+            _process: process,
+        })
     }
 }

@@ -16,6 +16,8 @@ choice!(
         3 => End {},
         /// Instead of the first message: only say what this kernel offers.
         4 => Probe {},
+        /// To the nursery, with the far ends of a launcher's two links: fork one.
+        5 => Fork {},
     }
 );
 
@@ -23,7 +25,7 @@ choice!(
     /// From the launcher to the parent.
     Report {
         /// PID 1 exists. What follows comes from it, over its own link.
-        1 => Started { pid: u32 },
+        1 => Started { launcher: u32 },
         /// Nothing was built, and nothing is left.
         2 => Failed { failure: Failure },
         /// Everything is dead; the groups are gone, or `remains` says what could not be removed.

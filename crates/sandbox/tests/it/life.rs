@@ -192,7 +192,7 @@ async fn case_25_orphans_are_reaped() {
     let mut parent = start_parent(&run, id);
     until("the sandbox runs", || members(id).len() >= 3).await;
     let pids = members(id);
-    let launcher = launcher_of(parent.id());
+    let launcher = launcher_of(&pids);
     kill(launcher);
     parent.kill().unwrap();
     parent.wait().unwrap();
@@ -229,7 +229,7 @@ async fn case_25_the_launcher_s_death_is_noticed() {
     let sandbox = place.engine.create(plan).await.unwrap();
     let process = sandbox.spawn(shell("sleep 1000")).await.unwrap();
     let pids = members(id);
-    kill(launcher_of(std::process::id()));
+    kill(launcher_of(&pids));
     let outcome = tokio::time::timeout(crate::support::PATIENCE, sandbox.ended())
         .await
         .unwrap();
@@ -243,33 +243,62 @@ async fn case_25_the_launcher_s_death_is_noticed() {
     .await;
 }
 
-/// The child of a test process that is a launcher.
-fn launcher_of(parent: u32) -> u32 {
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let name = entry.file_name();
-        let Ok(pid) = name.to_string_lossy().parse::<u32>() else {
-            continue;
-        };
-        let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else {
-            continue;
-        };
+/// The launcher of a sandbox: the parent of its first process.
+fn launcher_of(members: &[i32]) -> u32 {
+    let parent = |pid: &i32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let field = |key: &str| {
             status
                 .lines()
-                .find_map(|line| line.strip_prefix(key).map(str::trim).map(str::to_owned))
+                .find_map(|line| line.strip_prefix(key))
+                .map(str::trim)
+                .map(str::to_owned)
         };
-        let is_launcher = std::fs::read_link(entry.path().join("exe"))
-            .is_ok_and(|exe| exe.to_string_lossy().contains("bulkhead-init"));
-        if field("PPid:") == Some(parent.to_string()) && is_launcher {
-            return pid;
-        }
-    }
-    panic!("process {parent} has no launcher");
+        // The first process is 1 in the innermost namespace.
+        field("NSpid:")?.ends_with("\t1").then_some(())?;
+        field("PPid:")?.parse().ok()
+    };
+    members.iter().find_map(parent).unwrap()
 }
 
 fn kill(pid: u32) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+/// The nursery's death costs nothing: sandboxes that run go on, and the next one gets a new nursery.
+#[tokio::test]
+async fn the_nursery_may_die() {
+    let place = place().await;
+    let plan_before = plan();
+    let id = plan_before.id;
+    let before = place.engine.create(plan_before).await.unwrap();
+    let launcher = launcher_of(&members(id));
+    let status = std::fs::read_to_string(format!("/proc/{launcher}/status")).unwrap();
+    let nursery = status
+        .lines()
+        .find_map(|line| line.strip_prefix("PPid:"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    kill(nursery);
+    // It stays in the process table until the engine lets go of it, but it has closed its link then.
+    until("the nursery is dead", || {
+        let status = std::fs::read_to_string(format!("/proc/{nursery}/status")).unwrap_or_default();
+        !status.contains("State:") || status.contains("State:\tZ")
+    })
+    .await;
+    let (said, _) = one(&place.engine, plan(), "echo new").await;
+    assert_eq!(said.stdout, "new\n");
+    assert_eq!(say(&before, shell("echo old")).await.stdout, "old\n");
+    assert!(
+        before
+            .end(Cause::Finished(ExitStatus::Code(0)))
+            .await
+            .reason
+            .is_success()
+    );
 }
 
 /// R4: fifty sandboxes at once, each with its own process, and all gone after.
