@@ -13,7 +13,10 @@ mod serve;
 mod session_worker;
 mod terminal;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Result;
 
@@ -24,14 +27,22 @@ use crate::{
     output::Output,
 };
 
-/// Runs the command on a runtime of its own. What still blocks a thread at the end (reading a terminal, say)
-/// is not waited for.
+/// How long tasks have to end with the command. A thread that reads a terminal never does, and is left.
+const WIND_DOWN: Duration = Duration::from_millis(100);
+/// A session reads no terminal, and what its tasks hold must be cleaned up.
+const SESSION_WIND_DOWN: Duration = Duration::from_secs(2);
+
+/// Runs the command on a runtime of its own.
 pub(crate) fn run(cli: Cli, environment: Environment, output: Output) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
+    let wind_down = match cli.command {
+        Command::SessionWorker => SESSION_WIND_DOWN,
+        _ => WIND_DOWN,
+    };
     let result = runtime.block_on(perform(cli, environment, output));
-    runtime.shutdown_background();
+    runtime.shutdown_timeout(wind_down);
     result
 }
 

@@ -11,6 +11,9 @@ use crate::{
     words::{short, span},
 };
 
+/// What a log says last; a phase's end says the same.
+const END_OF_LOG: &str = "[bulkhead: end of the log]";
+
 /// What was shown last, so that only what is new is said.
 pub(super) struct Progress {
     output: Output,
@@ -117,7 +120,8 @@ impl Progress {
 
     fn log(&mut self, phase: &str, stream: &str, text: &str) {
         let key = (phase.to_owned(), stream.to_owned());
-        for line in self.logs.entry(key).or_default().push(text) {
+        let lines = self.logs.entry(key).or_default().push(text);
+        for line in lines.iter().filter(|line| *line != END_OF_LOG) {
             self.output.note(format_args!("  {phase} │ {line}"));
         }
     }
