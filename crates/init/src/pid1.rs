@@ -68,8 +68,7 @@ fn build(
         rights::become_root_inside()?;
     }
     // After the last change of user, which clears it.
-    prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL.cast_unsigned().into())
-        .during(|| "asking for the launcher's death".to_owned())?;
+    rights::guard_init().during(|| "asking for the launcher's death".to_owned())?;
     rights::new_keyring()?;
     network::set_hostname(&plan.hostname)?;
     let mut files = network::listen(&plan.listeners)?;

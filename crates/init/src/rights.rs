@@ -73,6 +73,12 @@ pub(crate) fn limit(rlimits: &[Rlimit]) -> Outcome<()> {
     Ok(())
 }
 
+/// PID 1 ends with its launcher, and nobody looks into it. The kernel forgets both at each change of user.
+pub(crate) fn guard_init() -> io::Result<()> {
+    prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL.cast_unsigned().into())?;
+    prctl(libc::PR_SET_DUMPABLE, 0)
+}
+
 /// Empties the bounding set for good and keeps what an init needs to start and to signal the agent's processes.
 pub(crate) fn keep_only_init_capabilities() -> Outcome<()> {
     for capability in 0..=CAP_LAST_POSSIBLE {

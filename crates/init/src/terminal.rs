@@ -7,12 +7,14 @@ use std::{
 
 use crate::{
     pid1::AGENT,
+    rights,
     sys::{check, open, owned},
 };
 
 /// The outer end and the inner end.
 pub(crate) fn open_pair(rows: u16, columns: u16) -> io::Result<(OwnedFd, OwnedFd)> {
     let outer = as_agent(|| open("/dev/pts/ptmx", libc::O_RDWR | libc::O_NOCTTY))?;
+    rights::guard_init()?;
     let unlock: i32 = 0;
     // SAFETY: all-zero is a valid window size.
     let mut size: libc::winsize = unsafe { mem::zeroed() };
