@@ -204,14 +204,10 @@ impl Driver {
         if !watch.is_due() {
             return None;
         }
-        let limit_bytes = watch.limit_bytes();
-        let added_bytes = tokio::task::spawn_blocking(move || watch.over())
+        let over = tokio::task::spawn_blocking(move || watch.over())
             .await
             .ok()??;
-        Some(Stopped::DiskWatch {
-            added_bytes,
-            limit_bytes,
-        })
+        Some(Stopped::DiskWatch(over))
     }
 
     fn report(&mut self, report: io::Result<Option<(Report, Vec<OwnedFd>)>>) -> Next {

@@ -28,14 +28,52 @@ const DEEPEST: usize = 128;
 /// What `st_blocks` counts in.
 const BLOCK_BYTES: u64 = 512;
 
+/// A file system has only so many files, too: as many may be added as an image of that size has, but never so few that an
+/// ordinary checkout would not fit.
+const BYTES_PER_FILE: u64 = 16 << 10;
+const FEWEST_FILES: u64 = 50_000;
+
 /// A directory, and how much room its file system had at the start.
 #[derive(Debug)]
 pub(crate) struct Watch {
     path: PathBuf,
-    limit_bytes: u64,
-    free_at_start: u64,
+    limit: Room,
+    free_at_start: Room,
     since_unix_s: i64,
     next_thorough: Mutex<Instant>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Room {
+    bytes: u64,
+    files: u64,
+}
+
+/// What was added, and how much of that was allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Over {
+    pub(crate) added: u64,
+    pub(crate) allowed: u64,
+    pub(crate) unit: &'static str,
+}
+
+impl Over {
+    fn found(is_over: bool, added: Room, allowed: Room) -> Option<Self> {
+        let over = if added.bytes > allowed.bytes {
+            Self {
+                added: added.bytes,
+                allowed: allowed.bytes,
+                unit: "bytes",
+            }
+        } else {
+            Self {
+                added: added.files,
+                allowed: allowed.files,
+                unit: "files",
+            }
+        };
+        is_over.then_some(over)
+    }
 }
 
 impl Watch {
@@ -48,20 +86,19 @@ impl Watch {
         let next_thorough = Mutex::new(Instant::now() + THOROUGH_EVERY);
         Ok(Self {
             path,
-            limit_bytes,
+            limit: Room {
+                bytes: limit_bytes,
+                files: (limit_bytes / BYTES_PER_FILE).max(FEWEST_FILES),
+            },
             free_at_start,
             since_unix_s,
             next_thorough,
         })
     }
 
-    pub(crate) const fn limit_bytes(&self) -> u64 {
-        self.limit_bytes
-    }
-
     /// The cheap look: whether a thorough one is due.
     pub(crate) fn is_due(&self) -> bool {
-        self.lost() > self.limit_bytes || Instant::now() >= *self.next()
+        self.lost().exceeds(self.limit) || Instant::now() >= *self.next()
     }
 
     fn next(&self) -> MutexGuard<'_, Instant> {
@@ -70,17 +107,24 @@ impl Watch {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lost(&self) -> u64 {
-        free(&self.path).map_or(0, |now| self.free_at_start.saturating_sub(now))
+    fn lost(&self) -> Room {
+        let before = self.free_at_start;
+        free(&self.path).map_or_else(
+            |_| Room::default(),
+            |now| Room {
+                bytes: before.bytes.saturating_sub(now.bytes),
+                files: before.files.saturating_sub(now.files),
+            },
+        )
     }
 
-    /// The thorough look, which blocks: how much was added, where that is more than allowed.
-    pub(crate) fn over(&self) -> Option<u64> {
+    /// The thorough look, which blocks: what was added, where that is more than allowed.
+    pub(crate) fn over(&self) -> Option<Over> {
         let began = Instant::now();
         let lost = self.lost();
         let mut seen = Added {
             since_unix_s: self.since_unix_s,
-            bytes: 0,
+            room: Room::default(),
             is_partial: false,
         };
         if let Ok(root) = open_dir(rustix::fs::CWD, self.path.as_os_str()) {
@@ -91,16 +135,31 @@ impl Watch {
             .saturating_mul(PAUSE_PER_LOOK)
             .max(THOROUGH_EVERY);
         *self.next() = Instant::now() + pause;
-        let proven = seen.bytes > self.limit_bytes;
-        let unexplained = lost > self.limit_bytes.saturating_mul(MARGIN)
-            || seen.is_partial && lost > self.limit_bytes;
-        (proven || unexplained).then_some(if proven { seen.bytes } else { lost })
+        let limit = self.limit;
+        // Names of one file count each, so the file system must have lost files, too.
+        seen.room.files = seen.room.files.min(lost.files.saturating_mul(2));
+        let margin = if seen.is_partial { 1 } else { MARGIN };
+        let unexplained = lost.exceeds(Room {
+            bytes: limit.bytes.saturating_mul(margin),
+            files: limit.files.saturating_mul(margin),
+        });
+        Over::found(seen.room.exceeds(limit), seen.room, limit)
+            .or_else(|| Over::found(unexplained, lost, limit))
     }
 }
 
-fn free(path: &std::path::Path) -> io::Result<u64> {
+impl Room {
+    const fn exceeds(self, limit: Self) -> bool {
+        self.bytes > limit.bytes || self.files > limit.files
+    }
+}
+
+fn free(path: &std::path::Path) -> io::Result<Room> {
     let stat = rustix::fs::statvfs(path)?;
-    Ok(stat.f_bfree.saturating_mul(stat.f_frsize))
+    Ok(Room {
+        bytes: stat.f_bfree.saturating_mul(stat.f_frsize),
+        files: stat.f_ffree,
+    })
 }
 
 /// Links are never followed: the directory is the agent's, and its links may point anywhere.
@@ -114,7 +173,7 @@ fn open_dir(
 
 struct Added {
     since_unix_s: i64,
-    bytes: u64,
+    room: Room,
     is_partial: bool,
 }
 
@@ -141,7 +200,8 @@ impl Added {
             let bytes = u64::try_from(stat.st_blocks)
                 .unwrap_or(0)
                 .saturating_mul(BLOCK_BYTES);
-            self.bytes = self.bytes.saturating_add(bytes);
+            self.room.bytes = self.room.bytes.saturating_add(bytes);
+            self.room.files += 1;
         }
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return;
@@ -171,6 +231,6 @@ mod tests {
         watch.since_unix_s = since;
         std::fs::create_dir(dir.path().join("below")).unwrap();
         std::fs::write(dir.path().join("below/new"), vec![1; 1 << 20]).unwrap();
-        assert!(watch.over().unwrap() >= 1 << 20);
+        assert!(watch.over().unwrap().added >= 1 << 20);
     }
 }

@@ -10,7 +10,7 @@
 
 use bulkhead_model::outcome::{EndReason, Evidence, Outcome, ResourceUse};
 
-use crate::{cgroup::Counters, process::ExitStatus, sandbox::Cause};
+use crate::{cgroup::Counters, process::ExitStatus, sandbox::Cause, shared::Over};
 
 /// A file system is full below this share of its size: ext4 keeps room for its own books while data waits to be written,
 /// so a write is refused before the last block is taken (seen: 256 MiB refused with more than 64 KiB free).
@@ -58,10 +58,7 @@ pub(crate) enum Stopped {
         limit_ms: u64,
     },
     /// It added more to a shared directory than its disk limit allows.
-    DiskWatch {
-        added_bytes: u64,
-        limit_bytes: u64,
-    },
+    DiskWatch(Over),
     Asked(Cause),
     /// PID 1 ended before anybody asked it to.
     InitDied {
@@ -123,7 +120,7 @@ pub(crate) fn judge(seen: &Seen) -> Outcome {
 fn reason(seen: &Seen) -> EndReason {
     match seen.stopped {
         Stopped::TimeLimit { .. } | Stopped::Asked(Cause::Timeout) => EndReason::Timeout,
-        Stopped::DiskWatch { .. } => EndReason::DiskFull,
+        Stopped::DiskWatch(_) => EndReason::DiskFull,
         Stopped::Asked(Cause::Idle) => EndReason::Idle,
         Stopped::Asked(Cause::Cancelled) => EndReason::Cancelled,
         Stopped::Asked(Cause::Finished(ExitStatus::Code(0))) => EndReason::Exit { code: 0 },
@@ -160,12 +157,13 @@ fn first_evidence(stopped: &Stopped) -> Evidence {
             "launcher's clock",
             format!("the limit of {limit_ms} ms was over"),
         ),
-        Stopped::DiskWatch {
-            added_bytes,
-            limit_bytes,
-        } => evidence(
+        Stopped::DiskWatch(Over {
+            added,
+            allowed,
+            unit,
+        }) => evidence(
             "watched workspace",
-            format!("{added_bytes} bytes added, {limit_bytes} allowed"),
+            format!("{added} {unit} added, {allowed} allowed"),
         ),
         Stopped::Asked(Cause::Finished(ExitStatus::Code(code))) => {
             evidence("exit status", format!("code {code}"))
