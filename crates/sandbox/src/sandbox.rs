@@ -215,6 +215,17 @@ enum Direction {
     Outwards,
 }
 
+impl Direction {
+    /// The pipe is the parent's, but `/dev/stderr` and the like open it anew, as the agent. It has no name: who could open
+    /// it has it already.
+    const fn mode(self) -> rustix::fs::Mode {
+        match self {
+            Self::Inwards => rustix::fs::Mode::from_raw_mode(0o604),
+            Self::Outwards => rustix::fs::Mode::from_raw_mode(0o602),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Ends {
     io: Vec<IoKind>,
@@ -247,6 +258,7 @@ impl Ends {
                     Direction::Outwards => (writes, reads),
                 };
                 rustix::io::ioctl_fionbio(&outer, true)
+                    .and_then(|()| rustix::fs::fchmod(&outer, direction.mode()))
                     .map_err(io::Error::from)
                     .map_err(SpawnError::Io)?;
                 Ok((Some(inner), Some(outer)))
