@@ -23,6 +23,8 @@ use crate::{
 const STAGING: &str = "/tmp";
 const QUIET: libc::c_ulong = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
 const ATTR_READ_ONLY: u64 = 1;
+/// All sandboxes of a machine share its terminals; one must not be able to take them all.
+const TERMINALS: u32 = 256;
 
 /// No mount made from here on reaches the host, nor the other way round.
 pub(crate) fn leave_host_propagation() -> Outcome<()> {
@@ -69,7 +71,9 @@ fn perform(step: &Step, trees: &[OwnedFd]) -> io::Result<()> {
         // fails, and so does the sandbox.
         Step::Proc { target } => mount(c"proc", &relative(target)?, c"proc", QUIET, c"hidepid=2"),
         Step::Terminals { target } => {
-            let options = c_string(format!("newinstance,ptmxmode=0666,mode=620,gid={AGENT}"))?;
+            let options = c_string(format!(
+                "newinstance,ptmxmode=0666,mode=620,gid={AGENT},max={TERMINALS}"
+            ))?;
             mount(
                 c"devpts",
                 &relative(target)?,
@@ -87,6 +91,7 @@ fn perform(step: &Step, trees: &[OwnedFd]) -> io::Result<()> {
         }
         Step::Mask { target } => mask(target),
         Step::ReadOnly { target } => read_only(target),
+        Step::Bound { file, most } => bound(file, *most),
     }
 }
 
@@ -151,6 +156,15 @@ fn read_only(target: &str) -> io::Result<()> {
     mount_setattr(None, &path, 0, &attributes)
 }
 
+/// What a kernel does not count needs no bound.
+fn bound(file: &str, most: u64) -> io::Result<()> {
+    relative(file)?;
+    match fs::write(file, most.to_string()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
 /// `pivot_root(".", ".")` stacks the old root on the new one, from where it is detached whole.
 fn change_root() -> io::Result<()> {
     const HERE: &CStr = c".";
@@ -189,5 +203,6 @@ fn describe(step: &Step) -> String {
         Step::Unmount { target } => format!("unmounting /{target} in the sandbox"),
         Step::Mask { target } => format!("covering /{target} in the sandbox"),
         Step::ReadOnly { target } => format!("making /{target} read-only in the sandbox"),
+        Step::Bound { file, .. } => format!("setting /{file} in the sandbox"),
     }
 }

@@ -6,6 +6,8 @@ use bulkhead_init::wire::{
     self, Listener as WireListener, Mode, Rlimit, Source, Step, Tree, TreeIds,
 };
 
+use rustix::process::Resource;
+
 use crate::{
     AGENT_ID, HOME_DIR, WORKSPACE_DIR,
     plan::{Bind, Listener, Plan, Transport},
@@ -26,6 +28,27 @@ const TMP_FILES: u64 = 1_000_000;
 const BYTES_PER_FILE: u64 = 16 << 10;
 /// Root here may lack the right to go above its own hard limit, so the smaller one counts.
 const OPEN_FILES: u64 = 20_000;
+/// What the kernel takes for "no core dump, whatever the machine does with them". With 0 there is no file, but a machine
+/// that pipes core dumps to a program (systemd-coredump, apport) would still start it, as root and outside, on memory that
+/// may hold secrets. The system-call filter keeps the number as it is.
+const NO_CORE: u64 = 1;
+/// Signals and timers that wait, and bytes in POSIX message queues. The kernel counts them for the user who made the
+/// namespaces too, so without a small share one sandbox could take all that this user has.
+const PENDING_SIGNALS: u64 = 1024;
+const QUEUED_BYTES: u64 = 256 << 10;
+/// The same holds for watches of files, and for new namespaces, of which a sandbox needs none.
+const COUNTED: [(&str, u64); 10] = [
+    ("max_inotify_instances", 32),
+    ("max_inotify_watches", 65_536),
+    ("max_user_namespaces", 0),
+    ("max_pid_namespaces", 0),
+    ("max_mnt_namespaces", 0),
+    ("max_net_namespaces", 0),
+    ("max_ipc_namespaces", 0),
+    ("max_uts_namespaces", 0),
+    ("max_cgroup_namespaces", 0),
+    ("max_time_namespaces", 0),
+];
 
 /// Files of `/proc` that tell about the machine or its kernel rather than about the sandbox; container runtimes cover the
 /// same ones. Those that a kernel does not have are skipped.
@@ -104,6 +127,10 @@ impl Mounts {
         mounts.steps.push(Step::Proc {
             target: "proc".to_owned(),
         });
+        mounts.steps.extend(COUNTED.map(|(name, most)| Step::Bound {
+            file: format!("proc/sys/user/{name}"),
+            most,
+        }));
         mounts.steps.extend(MASKED.map(|target| Step::Mask {
             target: target.to_owned(),
         }));
@@ -223,24 +250,41 @@ fn inside(path: &Path) -> String {
     path.strip_prefix("/").unwrap_or(path).display().to_string()
 }
 
+fn hard_limit(resource: Resource) -> u64 {
+    rustix::process::getrlimit(resource)
+        .maximum
+        .unwrap_or(u64::MAX)
+}
+
+fn at_most(resource: u32, hard: u64, wanted: u64) -> Rlimit {
+    let limit = hard.min(wanted);
+    Rlimit {
+        resource,
+        soft: limit,
+        hard: limit,
+    }
+}
+
 /// `largest_file` is for workspaces whose file system does not end where the disk limit is.
 pub(crate) fn rlimits(largest_file: Option<u64>) -> Vec<Rlimit> {
-    let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile)
-        .maximum
-        .unwrap_or(u64::MAX);
-    let files = hard.min(OPEN_FILES);
+    let hard = hard_limit(Resource::Nofile);
     let mut all = vec![
-        // A core file would be a copy of the agent's memory that nobody looks after.
         Rlimit {
             resource: libc::RLIMIT_CORE,
-            soft: 0,
-            hard: 0,
+            soft: NO_CORE,
+            hard: NO_CORE,
         },
-        Rlimit {
-            resource: libc::RLIMIT_NOFILE,
-            soft: files,
-            hard: files,
-        },
+        at_most(libc::RLIMIT_NOFILE, hard, OPEN_FILES),
+        at_most(
+            libc::RLIMIT_SIGPENDING,
+            hard_limit(Resource::Sigpending),
+            PENDING_SIGNALS,
+        ),
+        at_most(
+            libc::RLIMIT_MSGQUEUE,
+            hard_limit(Resource::Msgqueue),
+            QUEUED_BYTES,
+        ),
         Rlimit {
             resource: libc::RLIMIT_NICE,
             soft: 0,

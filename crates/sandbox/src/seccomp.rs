@@ -16,13 +16,20 @@ const PROCESSOR: u32 = 0xc000_003e;
 
 /// The programs to install, as bytes of `struct sock_filter`.
 pub(crate) fn programs() -> Vec<Vec<u8>> {
-    let program = compile::program(&ranges(), PROCESSOR);
+    let programs = [
+        compile::program(&ranges(), PROCESSOR),
+        compile::keep_core_limit(),
+    ];
+    programs.iter().map(|program| bytes(program)).collect()
+}
+
+fn bytes(program: &[libc::sock_filter]) -> Vec<u8> {
     let bytes = program.iter().flat_map(|step| {
         let [c0, c1] = step.code.to_le_bytes();
         let [k0, k1, k2, k3] = step.k.to_le_bytes();
         [c0, c1, step.jt, step.jf, k0, k1, k2, k3]
     });
-    vec![bytes.collect()]
+    bytes.collect()
 }
 
 fn listed() -> BTreeMap<u32, Verdict> {
@@ -206,7 +213,7 @@ mod tests {
                 .flat_map(|first| seconds.iter().map(move |second| (*first, *second)))
             {
                 for third in if rich {
-                    vec![0, 0o644, 0o4644, 6, 17, 262]
+                    vec![0, 1, 0o644, 0o4644, 6, 17, 31, 262, 0x4_0022]
                 } else {
                     vec![0]
                 } {
@@ -224,6 +231,45 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// H7: no change of the core limit reaches the kernel, by no spelling of its arguments; reading it does, and so does
+    /// every other limit.
+    #[test]
+    fn h7_the_core_limit_cannot_be_changed() {
+        let program: Vec<_> = compile::keep_core_limit()
+            .iter()
+            .map(|step| (step.code, step.jt, step.jf, step.k))
+            .collect();
+        let answer = |number: i64, arguments| {
+            let number = u32::try_from(number).unwrap();
+            let processor = PROCESSOR;
+            run(
+                &program,
+                &Call {
+                    number,
+                    processor,
+                    arguments,
+                },
+            )
+        };
+        let core = u64::from(libc::RLIMIT_CORE);
+        let pretended = 0x0005_0000;
+        for high in [0, 1 << 32] {
+            let core = core | high;
+            assert_eq!(
+                answer(libc::SYS_setrlimit, [core, 7, 0, 0, 0, 0]),
+                pretended
+            );
+            for pointer in [7, 1 << 32, 1 << 40 | 7] {
+                let arguments = [0, core, pointer, 0, 0, 0];
+                assert_eq!(answer(libc::SYS_prlimit64, arguments), pretended);
+            }
+            assert_eq!(answer(libc::SYS_prlimit64, [0, core, 0, 7, 0, 0]), ALLOW);
+            assert_eq!(answer(libc::SYS_getrlimit, [core, 7, 0, 0, 0, 0]), ALLOW);
+        }
+        assert_eq!(answer(libc::SYS_setrlimit, [7, 7, 0, 0, 0, 0]), ALLOW);
+        assert_eq!(answer(libc::SYS_prlimit64, [4, 7, 4, 0, 0, 0]), ALLOW);
     }
 
     /// R4: calls of another processor's numbering end the process.

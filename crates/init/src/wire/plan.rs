@@ -105,6 +105,8 @@ choice!(
         /// Covers a file or directory so that it reads as empty; what is not there needs no cover.
         9 => Mask { target: String },
         10 => ReadOnly { target: String },
+        /// Writes a number to a file of the sandbox's own `/proc`, while PID 1 still may.
+        11 => Bound { file: String, most: u64 },
     }
 );
 

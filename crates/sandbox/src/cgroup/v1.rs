@@ -9,6 +9,7 @@ use super::{Counters, Mounted, Name, PARENT, keyed, make_parent, single};
 use crate::error::Refusal;
 
 const PERIOD_US: u64 = 100_000;
+const SOCKETS_LARGEST_BYTES: u64 = 64 << 20;
 
 /// The hierarchy that a sandbox is killed by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,7 @@ pub(crate) struct V1 {
     cpu: PathBuf,
     /// Whether the kernel counts swap. Where it does not, there must be no swap (see [`V1::prepare`]).
     counts_swap: bool,
+    counts_sockets: bool,
 }
 
 impl V1 {
@@ -45,17 +47,17 @@ impl V1 {
             (None, None) => controller("freezer").map(Life::Freezer)?,
         };
         let memory = controller("memory")?;
-        let counts_swap = memory.join("memory.memsw.limit_in_bytes").exists()
-            || memory
-                .join(PARENT)
-                .join("memory.memsw.limit_in_bytes")
-                .exists();
+        let has =
+            |file: &str| memory.join(file).exists() || memory.join(PARENT).join(file).exists();
+        let counts_swap = has("memory.memsw.limit_in_bytes");
+        let counts_sockets = has("memory.kmem.tcp.limit_in_bytes");
         Ok(Self {
             life,
             memory,
             pids: controller("pids")?,
             cpu: controller("cpu")?,
             counts_swap,
+            counts_sockets,
         })
     }
 
@@ -154,6 +156,12 @@ impl V1 {
         let mut settings = vec![("memory.limit_in_bytes", bytes.clone())];
         if self.counts_swap {
             settings.push(("memory.memsw.limit_in_bytes", bytes));
+        }
+        // Here what lies in sockets is counted apart, and only where it has a limit; else one sandbox, talking to itself,
+        // could fill what the whole machine has for TCP.
+        if self.counts_sockets {
+            let share = (limits.memory_bytes / 8).min(SOCKETS_LARGEST_BYTES);
+            settings.push(("memory.kmem.tcp.limit_in_bytes", share.to_string()));
         }
         settings
     }

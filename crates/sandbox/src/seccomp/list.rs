@@ -134,7 +134,6 @@ pub(super) const ALLOWED: &[Group] = &[
         why: "Memory of the process itself. The protection keys are V8's.",
         calls: &[
             SYS_brk,
-            SYS_mmap,
             SYS_munmap,
             SYS_mremap,
             SYS_mprotect,
@@ -150,7 +149,6 @@ pub(super) const ALLOWED: &[Group] = &[
             SYS_mlockall,
             SYS_munlockall,
             SYS_remap_file_pages,
-            SYS_memfd_create,
             SYS_membarrier,
             SYS_mseal,
             453, /* map_shadow_stack */
@@ -296,22 +294,17 @@ pub(super) const ALLOWED: &[Group] = &[
             SYS_accept4,
             SYS_connect,
             SYS_shutdown,
-            SYS_sendto,
-            SYS_sendmsg,
-            SYS_sendmmsg,
             SYS_recvfrom,
             SYS_recvmsg,
             SYS_recvmmsg,
             SYS_getsockname,
             SYS_getpeername,
             SYS_getsockopt,
-            SYS_setsockopt,
         ],
     },
     Group {
         why: "System V and POSIX message passing; the IPC namespace keeps it inside, the memory limit counts it.",
         calls: &[
-            SYS_shmget,
             SYS_shmat,
             SYS_shmdt,
             SYS_shmctl,
@@ -415,6 +408,13 @@ const UDP: u64 = 17;
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 const TIOCSETD: u64 = 0x5423;
+/// Large pages that the machine's owner has set aside (the flags of `mmap`, `memfd_create` and `shmget`).
+const MAP_LARGE: u64 = 0x4_0000;
+const MEMFD_LARGE: u64 = 4;
+const SHM_LARGE: u64 = 0o4000;
+const OUT_OF_BAND: u64 = 1;
+/// Another protocol on top of an open TCP connection: TLS in the kernel and the like.
+const TCP_ULP: u64 = 31;
 /// `personality` that only asks.
 const ASKS: u64 = 0xffff_ffff;
 
@@ -477,6 +477,36 @@ pub(super) const CHECKED: &[Checked] = &[
         why: "As above, below a directory.",
         calls: &[SYS_openat],
         any_of: &[&[masked(2, CREATES, 0)], &[masked(3, SET_ID_BITS, 0)]],
+    },
+    Checked {
+        why: "Memory, but not from the large pages that the machine's owner has set aside: no memory limit counts those.",
+        calls: &[SYS_mmap],
+        any_of: &[&[masked(3, MAP_LARGE, 0)]],
+    },
+    Checked {
+        why: "As above, for memory files.",
+        calls: &[SYS_memfd_create],
+        any_of: &[&[masked(1, MEMFD_LARGE, 0)]],
+    },
+    Checked {
+        why: "As above, for System V's shared memory.",
+        calls: &[SYS_shmget],
+        any_of: &[&[masked(2, SHM_LARGE, 0)]],
+    },
+    Checked {
+        why: "Sending, except out of band: hardly anybody does it, and the kernel's part for Unix sockets was broken often.",
+        calls: &[SYS_sendto, SYS_sendmmsg],
+        any_of: &[&[masked(3, OUT_OF_BAND, 0)]],
+    },
+    Checked {
+        why: "As above, where the flags come one place earlier.",
+        calls: &[SYS_sendmsg],
+        any_of: &[&[masked(2, OUT_OF_BAND, 0)]],
+    },
+    Checked {
+        why: "Options of sockets, except putting another protocol's kernel code on a TCP connection.",
+        calls: &[SYS_setsockopt],
+        any_of: &[&[is_not(1, TCP)], &[is_not(2, TCP_ULP)]],
     },
     Checked {
         why: "Asking for the execution domain, or the usual one: the others switch protections of memory off.",

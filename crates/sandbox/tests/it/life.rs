@@ -62,7 +62,7 @@ async fn case_18_nothing_survives_the_end() {
 }
 
 /// The host's pids of everything in a sandbox.
-fn members(id: SandboxId) -> Vec<i32> {
+pub(crate) fn members(id: SandboxId) -> Vec<i32> {
     let groups = groups_of(id);
     let text = groups
         .iter()
@@ -244,7 +244,7 @@ async fn case_25_the_launcher_s_death_is_noticed() {
 }
 
 /// The launcher of a sandbox: the parent of its first process.
-fn launcher_of(members: &[i32]) -> u32 {
+pub(crate) fn launcher_of(members: &[i32]) -> u32 {
     let parent = |pid: &i32| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let field = |key: &str| {
@@ -261,7 +261,7 @@ fn launcher_of(members: &[i32]) -> u32 {
     members.iter().find_map(parent).unwrap()
 }
 
-fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }

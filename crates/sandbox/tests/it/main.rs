@@ -5,6 +5,7 @@ mod doctor;
 mod identity;
 mod life;
 mod limits;
+mod machine;
 mod network;
 mod process;
 mod refusal;
