@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::program::World;
+use crate::program::{World, git};
 
 /// The demo, stopped at its gate.
 fn at_the_gate(world: &World) -> (String, PathBuf) {
@@ -28,10 +28,19 @@ fn at_the_gate(world: &World) -> (String, PathBuf) {
 #[test]
 fn case_61_an_answer_from_another_process_goes_on_and_completes() {
     let world = World::new();
-    let (id, _) = at_the_gate(&world);
+    let (id, repo) = at_the_gate(&world);
     let listed = world.run(&["runs", "list", "--json"]).expect(0).json();
     assert_eq!(listed["runs"][0]["id"], id.as_str());
     assert_eq!(listed["runs"][0]["status"], "waiting");
+    let diff = world
+        .run(&["runs", "diff", &id[..13], "--json"])
+        .expect(0)
+        .json();
+    assert_eq!(
+        diff["files"],
+        serde_json::json!([{"path": "PLAN.md", "change": "added"}])
+    );
+
     let stale = world
         .run(&["runs", "approve", &id, "--commit", "0000000"])
         .expect(2);
@@ -53,6 +62,20 @@ fn case_61_an_answer_from_another_process_goes_on_and_completes() {
         again.stderr.contains("waits at no gate"),
         "{}",
         again.stderr
+    );
+
+    let log = world.run(&["runs", "logs", "--phase", "test"]).expect(0);
+    assert!(
+        log.stdout.contains("ok: greet --loud Ada"),
+        "{}",
+        log.stdout
+    );
+    let landed = world.run(&["runs", "land", "--json"]).expect(0).json();
+    assert_eq!(landed["outcome"], "landed");
+    assert!(git(&repo, &["show", "main:greet"]).contains("--loud"));
+    assert_eq!(
+        world.run(&["runs", "land", "--json"]).expect(0).json()["outcome"],
+        "up_to_date"
     );
 }
 

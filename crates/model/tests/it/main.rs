@@ -5,6 +5,7 @@ mod composing;
 mod leases;
 mod run_cases;
 mod run_random;
+mod run_recovery;
 mod run_rules;
 mod run_support;
 mod run_walk;

@@ -8,12 +8,12 @@ use bulkhead_model::{
     },
     run::{
         Action, Cap, CapKind, CapScope, End, Failure, GateWhy, PauseMode, PhaseEnd, PhaseState,
-        Refused, Repository, RunCaps, RunEvent, Status, step,
+        Refused, Repository, RunCaps, RunEvent, Status,
     },
 };
 
 use crate::run_support::{
-    Driver, TURN, answer, commit, decision, ended, failed, fence, fresh, new_run, pushed, reviewed,
+    Driver, TURN, answer, commit, decision, ended, failed, fence, new_run, pushed, reviewed,
     send_back,
 };
 
@@ -373,131 +373,6 @@ fn r3_a_sandbox_that_cannot_be_built_is_not_retried_and_has_no_fallback() {
 }
 
 #[test]
-fn r13_a_lost_lease_parks_the_phase() {
-    let mut driver = Driver::started(reviewed(1));
-    driver.claim();
-    let fence = fence(&driver.run);
-    driver.apply(&RunEvent::LeaseLost {
-        fence,
-        head: Some(commit(1)),
-        spent: TURN,
-    });
-    let why = &driver.run.open_gate().unwrap().1.why;
-    assert!(matches!(
-        why,
-        GateWhy::Parked {
-            failure: Failure::Lost
-        }
-    ));
-}
-
-#[test]
-fn r14_a_restart_dispatches_again_from_the_branch_with_a_new_fence() {
-    let mut driver = Driver::started(reviewed(1));
-    driver.claim();
-    let old = fence(&driver.run);
-    let head = Some(commit(5));
-    let actions = driver.apply(&RunEvent::Restarted {
-        fence: old,
-        head: head.clone(),
-    });
-    let [
-        Action::StopPhase { fence: stopped, .. },
-        Action::Dispatch {
-            fence,
-            attempt,
-            start,
-            ..
-        },
-    ] = &actions[..]
-    else {
-        panic!("not a stop and a dispatch: {actions:?}");
-    };
-    assert_eq!((*stopped, *attempt, start), (old, 2, &head));
-    assert!(*fence > old);
-    // What the lost session still says counts for nothing.
-    let late = RunEvent::Pushed {
-        fence: old,
-        old: head,
-        new: commit(6),
-    };
-    assert!(matches!(driver.refused(&late), Refused::StaleFence { .. }));
-}
-
-#[test]
-fn r14_a_push_that_landed_before_the_crash_completes_the_phase() {
-    let mut driver = Driver::started(reviewed(1));
-    driver.claim();
-    driver.apply(&pushed(&driver.run));
-    let (fence, head) = (fence(&driver.run), fresh(&driver.run));
-    let confirmed = RunEvent::PushConfirmed {
-        fence,
-        head,
-        spent: TURN,
-    };
-    driver.apply(&confirmed);
-    assert!(matches!(
-        driver.run.open_gate().unwrap().1.why,
-        GateWhy::Review
-    ));
-    assert_eq!(driver.dispatches(), 1);
-    assert!(matches!(
-        driver.refused(&confirmed),
-        Refused::StaleFence { .. }
-    ));
-}
-
-#[test]
-fn r14_a_push_that_was_not_recorded_confirms_nothing() {
-    let mut driver = Driver::started(reviewed(1));
-    driver.claim();
-    let confirm = RunEvent::PushConfirmed {
-        fence: fence(&driver.run),
-        head: fresh(&driver.run),
-        spent: TURN,
-    };
-    assert!(matches!(
-        driver.refused(&confirm),
-        Refused::NoSuchPush { .. }
-    ));
-}
-
-#[test]
-fn r14_success_without_its_recorded_push_is_not_done() {
-    for head in [None, Some(commit(44)), Some(commit(1))] {
-        let mut driver = Driver::started(reviewed(1));
-        driver.claim();
-        driver.apply(&pushed(&driver.run));
-        driver.apply(&ended(&driver.run, PhaseEnd::Succeeded, head));
-        let why = &driver.run.open_gate().unwrap().1.why;
-        let undelivered = Failure::NotDelivered {
-            recorded: Some(fresh(&driver.run)),
-            found: None,
-        };
-        assert!(
-            matches!(why, GateWhy::Parked { failure }
-                if std::mem::discriminant(failure) == std::mem::discriminant(&undelivered)),
-            "{why:?}"
-        );
-    }
-}
-
-#[test]
-fn r14_a_branch_that_moved_without_a_record_is_not_done() {
-    let mut driver = Driver::started(reviewed(1));
-    driver.claim();
-    let moved = Some(commit(44));
-    driver.apply(&ended(&driver.run, PhaseEnd::Succeeded, moved));
-    let why = &driver.run.open_gate().unwrap().1.why;
-    assert!(matches!(
-        why,
-        GateWhy::Parked {
-            failure: Failure::NotDelivered { .. }
-        }
-    ));
-}
-
-#[test]
 fn r2_a_phase_that_changed_nothing_is_done_without_a_push() {
     let mut driver = Driver::started(reviewed(1));
     driver.claim();
@@ -507,43 +382,6 @@ fn r2_a_phase_that_changed_nothing_is_done_without_a_push() {
         driver.run.open_gate().unwrap().1.why,
         GateWhy::Review
     ));
-}
-
-#[test]
-fn r14_the_same_push_may_be_recorded_again_and_one_from_elsewhere_may_not() {
-    let mut driver = Driver::started(reviewed(1));
-    driver.claim();
-    let push = pushed(&driver.run);
-    driver.apply(&push);
-    let version = driver.run.version;
-    driver.apply(&push);
-    assert_eq!(driver.run.version, version);
-    let elsewhere = RunEvent::Pushed {
-        fence: fence(&driver.run),
-        old: Some(commit(50)),
-        new: commit(51),
-    };
-    assert!(matches!(
-        driver.refused(&elsewhere),
-        Refused::PushFromElsewhere { .. }
-    ));
-    // The recorded one never arrived upstream, so the next begins where it began.
-    driver.apply(&RunEvent::Pushed {
-        fence: fence(&driver.run),
-        old: Some(commit(1)),
-        new: commit(52),
-    });
-}
-
-#[test]
-fn d2_the_second_worker_with_the_same_dispatch_is_refused() {
-    let mut driver = Driver::started(reviewed(1));
-    driver.claim();
-    let fence = fence(&driver.run);
-    assert_eq!(
-        driver.refused(&RunEvent::Claimed { fence }),
-        Refused::AlreadyClaimed { fence }
-    );
 }
 
 #[test]
@@ -579,22 +417,6 @@ fn r15_cancel_ends_at_once_where_nothing_runs() {
     for driver in [created, dispatched, at_gate] {
         assert!(matches!(driver.run.end(), Some(End::Cancelled { .. })));
     }
-}
-
-#[test]
-fn r14_r15_a_phase_delivered_while_stopping_counts_as_done() {
-    let mut driver = Driver::started(reviewed(2));
-    driver.claim();
-    driver.apply(&pushed(&driver.run));
-    let by = "ada".to_owned();
-    driver.apply(&RunEvent::Cancel { by });
-    let head = Some(fresh(&driver.run));
-    driver.apply(&ended(&driver.run, PhaseEnd::Succeeded, head));
-    assert!(matches!(
-        driver.run.phases[0].state,
-        PhaseState::Done { .. }
-    ));
-    assert!(matches!(driver.run.end(), Some(End::Cancelled { .. })));
 }
 
 #[test]
@@ -733,17 +555,6 @@ fn r1_a_run_without_a_repository_needs_no_push() {
 }
 
 #[test]
-fn r14_the_same_event_on_the_same_run_is_the_same_transition() {
-    let mut driver = Driver::started(reviewed(2));
-    driver.claim();
-    let end = ended(&driver.run, PhaseEnd::Succeeded, driver.run.head.clone());
-    let first = step(&driver.run, &end, 5).unwrap();
-    let second = step(&driver.run, &end, 5).unwrap();
-    assert_eq!(first, second);
-    assert!(!first.effects.is_empty());
-}
-
-#[test]
 fn r15_what_an_agent_reports_as_cost_is_rounded_up_and_never_negative() {
     let spent = |cost_usd| {
         let usage = bulkhead_model::Usage {
@@ -798,29 +609,6 @@ fn r15_neither_a_pause_nor_a_restart_lets_a_phase_escape_its_cap() {
 }
 
 #[test]
-fn r14_what_recovery_confirmed_is_where_the_next_phase_starts() {
-    let run = new_run(
-        &[(OnSuccess::GoOn, 0); 2],
-        Repository::Branch,
-        RunCaps::default(),
-    );
-    let mut driver = Driver::started(run);
-    driver.claim();
-    driver.apply(&pushed(&driver.run));
-    let (fence, head) = (fence(&driver.run), fresh(&driver.run));
-    let actions = driver.apply(&RunEvent::PushConfirmed {
-        fence,
-        head: head.clone(),
-        spent: TURN,
-    });
-    assert!(matches!(
-        &actions[..],
-        [Action::StopPhase { .. }, Action::Dispatch { phase_index: 1, start: Some(start), .. }]
-            if *start == head
-    ));
-}
-
-#[test]
 fn case_62_the_next_phase_starts_from_the_very_commit_that_was_seen() {
     let mut driver = Driver::started(reviewed(2));
     driver.succeed();
@@ -834,27 +622,6 @@ fn case_62_the_next_phase_starts_from_the_very_commit_that_was_seen() {
     assert!(matches!(
         &actions[..],
         [Action::Dispatch { start: Some(start), .. }] if *start == commit(77)
-    ));
-}
-
-#[test]
-fn r13_a_lost_attempt_is_stopped_before_it_is_repeated() {
-    let run = new_run(
-        &[(OnSuccess::Review, 1)],
-        Repository::Branch,
-        RunCaps::default(),
-    );
-    let mut driver = Driver::started(run);
-    driver.claim();
-    let old = fence(&driver.run);
-    let actions = driver.apply(&RunEvent::LeaseLost {
-        fence: old,
-        head: Some(commit(1)),
-        spent: TURN,
-    });
-    assert!(matches!(
-        &actions[..],
-        [Action::StopPhase { fence, .. }, Action::Dispatch { attempt: 2, .. }] if *fence == old
     ));
 }
 
