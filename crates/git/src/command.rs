@@ -225,6 +225,11 @@ impl Git {
         self
     }
 
+    pub(crate) fn maybe_input(mut self, file: Option<std::fs::File>) -> Self {
+        self.input = file;
+        self
+    }
+
     pub(crate) fn time(mut self, time: Duration) -> Self {
         self.time = time;
         self

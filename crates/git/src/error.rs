@@ -44,11 +44,11 @@ pub enum Refusal {
     SubmodulesTooMany { limit: usize, depth: usize },
     #[error(
         "{path} holds an LFS pointer, and its object {oid} is not in the repository's LFS store: \
-         run `git lfs fetch --all` in it"
+         run `git lfs fetch --all` in a local repository, or `git lfs push --all` to a remote one"
     )]
     LfsObjectMissing { path: String, oid: String },
     #[error(
-        "{path} is kept in LFS, and LFS objects of a remote repository cannot be served: \
+        "{path} is kept in LFS, and LFS objects of this remote repository cannot be served: \
          use a local clone after `git lfs fetch --all`"
     )]
     LfsRemote { path: String },
@@ -130,6 +130,11 @@ pub enum Error {
     Timeout { command: String, after: Duration },
     #[error("`git {command}` wrote more than {limit_bytes} bytes and was ended")]
     TooLarge { command: String, limit_bytes: u64 },
+    #[error("could not {doing} at the LFS server of the remote repository")]
+    Lfs {
+        doing: &'static str,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     #[error("could not {doing}")]
     Io { doing: String, source: io::Error },
     #[error("git's answer to `{command}` was not understood: {what}")]

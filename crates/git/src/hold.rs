@@ -24,7 +24,15 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Hold {
     /// Held by whoever changes the repository.
     pub(crate) change: tokio::sync::Mutex<()>,
-    _file: Option<File>,
+    file: Option<File>,
+}
+
+impl Hold {
+    /// The lock for a command that must keep it while it lives. It is one lock with ours, however many hold it.
+    pub(crate) fn lock(&self) -> Result<Option<File>> {
+        let lock = self.file.as_ref().map(File::try_clone).transpose();
+        lock.map_err(Error::io("share a mirror's lock"))
+    }
 }
 
 /// Whether a hold was there already.
@@ -77,7 +85,7 @@ fn keep(holds: &mut HashMap<PathBuf, Weak<Hold>>, key: &Path, file: Option<File>
     holds.retain(|_, hold| hold.strong_count() > 0);
     let hold = Arc::new(Hold {
         change: tokio::sync::Mutex::new(()),
-        _file: file,
+        file,
     });
     holds.insert(key.to_owned(), Arc::downgrade(&hold));
     hold

@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use crate::{
     diff::shown,
     error::{Error, Refusal, Result},
+    lfs_remote::{Operation, RemoteLfs, Wanted},
     objects::{Objects, TreeEntry},
     repository::Repository,
     submodules::ServedSubmodule,
@@ -21,9 +22,11 @@ use crate::{
 /// Pointers are tiny text files that begin so.
 const POINTER: &[u8] = b"version https://git-lfs.github.com/spec/v1\n";
 const POINTER_BYTES: u64 = 1024;
+/// Objects in one question to a server; common servers take this many.
+const ASKED_AT_ONCE: usize = 100;
 
 /// The SHA-256 of an LFS object's content, as pointers name it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LfsOid(String);
 
 impl LfsOid {
@@ -73,12 +76,7 @@ impl LfsStore {
         let file = tempfile::Builder::new()
             .prefix("incoming-")
             .tempfile_in(&dir)?;
-        Ok(Incoming {
-            file,
-            hash: Context::new(&SHA256),
-            to: dir.join(oid.as_str()),
-            oid: oid.clone(),
-        })
+        Ok(Incoming::into(file, oid, dir.join(oid.as_str())))
     }
 }
 
@@ -91,6 +89,23 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
+    fn into(file: tempfile::NamedTempFile, oid: &LfsOid, to: PathBuf) -> Self {
+        Self {
+            file,
+            hash: Context::new(&SHA256),
+            to,
+            oid: oid.clone(),
+        }
+    }
+
+    /// Begins to take in an object that goes on elsewhere once it is whole ([`Incoming::checked`]).
+    pub(crate) fn below(scratch: &Path, oid: &LfsOid) -> io::Result<Self> {
+        let file = tempfile::Builder::new()
+            .prefix("lfs-")
+            .tempfile_in(scratch)?;
+        Ok(Self::into(file, oid, PathBuf::new()))
+    }
+
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.hash.update(bytes);
         io::Write::write_all(&mut self.file, bytes)
@@ -98,6 +113,17 @@ impl Incoming {
 
     /// Keeps the object where its content is what its name says. `false` where it is not.
     pub(crate) fn keep(self) -> io::Result<bool> {
+        let to = self.to.clone();
+        let Some(file) = self.checked() else {
+            return Ok(false);
+        };
+        file.as_file().sync_all()?;
+        file.persist(to)?;
+        Ok(true)
+    }
+
+    /// The file, where its content is what its name says.
+    pub(crate) fn checked(self) -> Option<tempfile::NamedTempFile> {
         let sum: String = self
             .hash
             .finish()
@@ -105,12 +131,7 @@ impl Incoming {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        if sum != self.oid.as_str() {
-            return Ok(false);
-        }
-        self.file.as_file().sync_all()?;
-        self.file.persist(&self.to)?;
-        Ok(true)
+        (sum == self.oid.as_str()).then_some(self.file)
     }
 }
 
@@ -123,16 +144,42 @@ pub(crate) async fn check(
     if !uses_lfs(objects, entries).await? {
         return Ok(false);
     }
-    let store = LfsStore::of(repository.trusted());
-    for (path, oid) in pointers(objects, entries).await? {
-        if repository.is_remote() {
-            return Err(Refusal::LfsRemote { path }.into());
-        }
-        if store.open(&oid).is_none() {
-            return Err(Refusal::LfsObjectMissing { path, oid: oid.0 }.into());
+    let found = pointers(objects, entries).await?;
+    let Some(upstream) = repository.upstream() else {
+        let store = LfsStore::of(repository.trusted());
+        let missing = found
+            .into_iter()
+            .find(|(_, wanted)| store.open(&wanted.oid).is_none());
+        return missing.map_or(Ok(true), |(path, wanted)| Err(not_there(path, wanted)));
+    };
+    match (upstream.lfs(), found.first()) {
+        (Some(lfs), _) => offered(&lfs, &found).await.map(|()| true),
+        (None, None) => Ok(true),
+        (None, Some((path, _))) => Err(Refusal::LfsRemote { path: path.clone() }.into()),
+    }
+}
+
+fn not_there(path: String, wanted: Wanted) -> Error {
+    let oid = wanted.oid.0;
+    Refusal::LfsObjectMissing { path, oid }.into()
+}
+
+/// Asks a remote repository's LFS server whether it has them all.
+async fn offered(lfs: &RemoteLfs, found: &[(String, Wanted)]) -> Result<()> {
+    for some in found.chunks(ASKED_AT_ONCE) {
+        let wanted: Vec<Wanted> = some.iter().map(|(_, wanted)| wanted.clone()).collect();
+        let offers = lfs.batch(Operation::Download, &wanted).await?;
+        let has = |wanted: &Wanted| {
+            offers.iter().any(|offer| {
+                let place = offer.actions.as_ref().and_then(|all| all.download.as_ref());
+                offer.oid == wanted.oid.as_str() && place.is_some()
+            })
+        };
+        if let Some((path, wanted)) = some.iter().find(|(_, wanted)| !has(wanted)) {
+            return Err(not_there(path.clone(), wanted.clone()));
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// LFS in a submodule would need a server of its own in the sandbox's settings, which is not offered.
@@ -169,7 +216,7 @@ async fn uses_lfs(objects: &Objects, entries: &[TreeEntry]) -> Result<bool> {
 }
 
 /// The pointers of a commit, by path. All small files are read in one go.
-async fn pointers(objects: &Objects, entries: &[TreeEntry]) -> Result<Vec<(String, LfsOid)>> {
+async fn pointers(objects: &Objects, entries: &[TreeEntry]) -> Result<Vec<(String, Wanted)>> {
     let small: Vec<&TreeEntry> = entries
         .iter()
         .filter(|entry| entry.size_bytes.is_some_and(|size| size < POINTER_BYTES))
@@ -189,8 +236,8 @@ async fn pointers(objects: &Objects, entries: &[TreeEntry]) -> Result<Vec<(Strin
             command: "cat-file --batch".to_owned(),
             what: shown(&entry.path),
         })?;
-        if let Some(oid) = pointer(blob) {
-            found.push((shown(&entry.path), oid));
+        if let Some(wanted) = pointer(blob) {
+            found.push((shown(&entry.path), wanted));
         }
     }
     Ok(found)
@@ -206,14 +253,15 @@ fn next_blob<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(blob)
 }
 
-fn pointer(mut blob: &[u8]) -> Option<LfsOid> {
+fn pointer(mut blob: &[u8]) -> Option<Wanted> {
     if !blob.starts_with(POINTER) {
         return None;
     }
     let mut text = String::new();
     blob.read_to_string(&mut text).ok()?;
-    LfsOid::parse(
-        text.lines()
-            .find_map(|line| line.strip_prefix("oid sha256:"))?,
-    )
+    let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
+    Some(Wanted {
+        oid: LfsOid::parse(field("oid sha256:")?)?,
+        size: field("size ")?.parse().ok()?,
+    })
 }

@@ -17,6 +17,7 @@ mod land;
 mod later;
 mod ledger;
 mod lfs;
+mod lfs_remote;
 mod names;
 mod objects;
 mod pktline;

@@ -20,6 +20,8 @@ use crate::{
 
 /// Where a private directory for another user's commands is made: our own data directory is closed to that user.
 const SHARED_SCRATCH: &str = "/tmp";
+/// Private directories begin so; the number of the process that made them follows.
+const PREFIX: &str = "bulkhead-objects-";
 /// Entries of one tree that are listed; a repository with more is refused instead of read.
 const TREE_BYTES: u64 = 256 << 20;
 
@@ -85,7 +87,7 @@ impl Objects {
         let doing = || format!("make a private git directory below {}", scratch.display());
         fs::create_dir_all(scratch).map_err(Error::io(doing()))?;
         let dir = tempfile::Builder::new()
-            .prefix("bulkhead-objects-")
+            .prefix(&format!("{PREFIX}{}-", std::process::id()))
             .tempdir_in(scratch)
             .map_err(Error::io(doing()))?;
         fill(dir.path(), borrowed).map_err(Error::io(doing()))?;
@@ -200,6 +202,25 @@ impl Objects {
             .output()
             .await?;
         Ok(Oid::from_bytes(out.trim_ascii())?)
+    }
+}
+
+/// Removes private directories for other users' commands that killed processes left behind.
+pub(crate) fn clear_shared() {
+    let Ok(entries) = fs::read_dir(SHARED_SCRATCH) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let maker = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
+        let is_left =
+            maker.is_some_and(|maker: u32| !Path::new(&format!("/proc/{maker}")).exists());
+        // What another user made under such a name is that user's, and stays where we may not remove it.
+        if is_left && let Err(error) = fs::remove_dir_all(entry.path()) {
+            tracing::debug!(%error, path = %entry.path().display(), "a private directory stays");
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     hold::{self, Held, Hold},
     ledger::{Push, Recovery},
     names::{Oid, RefName},
-    objects::{Objects, TreeEntry},
+    objects::{self, Objects, TreeEntry},
     trusted::{TrustedRepo, ref_moved},
     upstream::Upstream,
 };
@@ -100,7 +100,17 @@ impl Repository {
             return Ok(());
         };
         let _changing = self.publish_lock().await;
-        upstream.fetch_into(self.trusted()).await
+        upstream.fetch_into(self.trusted(), self.lock()?).await
+    }
+
+    /// The mirror's lock, for commands that may outlive this process.
+    fn lock(&self) -> Result<Option<File>> {
+        self.inner.hold.lock()
+    }
+
+    /// Where private directories and unfinished objects go.
+    pub(crate) fn scratch(&self) -> &Path {
+        &self.inner.scratch
     }
 
     /// The commit that `name` (a branch, a tag, `HEAD`, a full id) stands for now; a mirror is refreshed first.
@@ -153,7 +163,7 @@ impl Repository {
             None => {
                 if let Some(upstream) = self.upstream() {
                     upstream
-                        .push(self.trusted(), branch, &nothing, commit)
+                        .push(self.trusted(), branch, &nothing, commit, self.lock()?)
                         .await?;
                 }
             }
@@ -171,11 +181,14 @@ impl Repository {
     }
 
     /// Settles a push that was recorded before a crash, by looking at the branch (R14). For a mirror, a push that
-    /// landed upstream is brought in.
+    /// landed upstream is brought in. A push that is still at work in this process is waited for.
     pub async fn recover(&self, push: &Push) -> Result<Recovery> {
+        let _changing = self.publish_lock().await;
         let at = self.authoritative_tip(&push.grant.branch).await?;
         if at.as_ref() == Some(&push.new) {
-            self.refresh().await?;
+            if let Some(upstream) = self.upstream() {
+                upstream.fetch_into(self.trusted(), self.lock()?).await?;
+            }
             return Ok(Recovery::Landed);
         }
         if at.as_ref() == Some(&push.old) {
@@ -197,13 +210,17 @@ impl Repository {
             self.trusted().ingest(file, objects).await?;
         }
         if let Some(upstream) = self.upstream() {
-            upstream.push(self.trusted(), branch, old, new).await?;
+            let lock = self.lock()?;
+            upstream
+                .push(self.trusted(), branch, old, new, lock)
+                .await?;
         }
         self.trusted().update_ref(branch, old, new).await
     }
 
     /// Removes private directories that a killed process left behind. Call it before anything else is opened.
     pub fn clear_scratch(git_data: &Path) -> Result<()> {
+        objects::clear_shared();
         let scratch = git_data.join("tmp");
         match fs::remove_dir_all(&scratch) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,6 +1,8 @@
 //! A repository elsewhere, reached over https by one host-side process that alone holds the credential (D6).
 
-use std::{path::PathBuf, time::Duration};
+use std::{fs::File, path::PathBuf, time::Duration};
+
+use bulkhead_egress::{Egress, Tls};
 
 use secrecy::{ExposeSecret as _, SecretString};
 use url::{Host, Url};
@@ -8,6 +10,7 @@ use url::{Host, Url};
 use crate::{
     command::Git,
     error::{Refusal, Result},
+    lfs_remote::RemoteLfs,
     names::{Oid, RefName},
     trusted::{TrustedRepo, ref_moved},
 };
@@ -32,8 +35,10 @@ pub struct UpstreamCredential {
 pub struct Upstream {
     url: Url,
     pub credential: Option<UpstreamCredential>,
-    /// An operator's HTTP proxy.
-    pub proxy: Option<Url>,
+    /// An operator's HTTP proxy, whose URL may hold a password.
+    proxy: Option<SecretString>,
+    /// How LFS objects are reached. Without it they are refused by name.
+    lfs: Option<RemoteLfs>,
     /// An operator's certificate authorities, as a PEM file.
     pub ca_file: Option<PathBuf>,
 }
@@ -46,8 +51,28 @@ impl Upstream {
             url,
             credential: None,
             proxy: None,
+            lfs: None,
             ca_file: None,
         })
+    }
+
+    /// Goes through an operator's HTTP proxy.
+    pub fn with_proxy(mut self, proxy: Option<&Url>) -> Self {
+        self.proxy = proxy.map(|url| SecretString::from(url.as_str()));
+        self
+    }
+
+    /// Serves the repository's LFS objects too, over connections that `egress` decides on: these are no git
+    /// command's.
+    pub fn with_lfs(mut self, egress: Egress, tls: Tls) -> Self {
+        self.lfs = Some(RemoteLfs::new(&self.url, egress, tls));
+        self
+    }
+
+    /// The repository's LFS server, with the credential for it.
+    pub(crate) fn lfs(&self) -> Option<RemoteLfs> {
+        let lfs = self.lfs.as_ref()?;
+        Some(lfs.with_credential(self.credential.as_ref()))
     }
 
     pub fn with_credential(mut self, credential: Option<UpstreamCredential>) -> Self {
@@ -67,7 +92,11 @@ impl Upstream {
             .config("http.lowSpeedTime=60")
             .time(TRANSFER_TIME);
         if let Some(proxy) = &self.proxy {
-            git = git.config(&format!("http.proxy={proxy}"));
+            // In the environment, which only this user can read: every user of the machine sees arguments.
+            git = git
+                .env("GIT_CONFIG_COUNT", "1")
+                .env("GIT_CONFIG_KEY_0", "http.proxy")
+                .env("GIT_CONFIG_VALUE_0", proxy.expose_secret());
         }
         if let Some(file) = &self.ca_file {
             git = git.env("GIT_SSL_CAINFO", file.as_os_str());
@@ -82,8 +111,9 @@ impl Upstream {
     }
 
     /// Brings the mirror's branches and tags to the upstream's state. Other refs are never fetched.
-    pub(crate) async fn fetch_into(&self, mirror: &TrustedRepo) -> Result<()> {
-        self.reach(mirror.git())
+    /// The command holds `lock` for as long as it lives, also when it outlives this process.
+    pub(crate) async fn fetch_into(&self, mirror: &TrustedRepo, lock: Option<File>) -> Result<()> {
+        self.reach(mirror.git().maybe_input(lock))
             .config("fetch.fsckObjects=true")
             .args([
                 "fetch",
@@ -152,19 +182,21 @@ impl Upstream {
         Ok(exact.next().map(|(oid, _)| oid.parse()).transpose()?)
     }
 
-    /// Pushes one commit to one ref, which must be at `old` (zero: must not exist) there.
+    /// Pushes one commit to one ref, which must be at `old` (zero: must not exist) there. The command holds `lock`
+    /// for as long as it lives: a push that outlives a killed server is over before the next one looks at the branch.
     pub(crate) async fn push(
         &self,
         mirror: &TrustedRepo,
         to: &RefName,
         old: &Oid,
         new: &Oid,
+        lock: Option<File>,
     ) -> Result<()> {
         let expected = if old.is_zero() { "" } else { old.as_str() };
         let lease = format!("--force-with-lease={to}:{expected}");
         let spec = format!("{new}:{to}");
         let ended = self
-            .reach(mirror.git())
+            .reach(mirror.git().maybe_input(lock))
             .args([
                 "push",
                 "--porcelain",

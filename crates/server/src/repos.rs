@@ -9,7 +9,7 @@ use bulkhead_git::{
 use bulkhead_model::{GitExtras, RunId};
 use tokio::sync::Mutex;
 
-use crate::{Code, Config, GitCredential, Problem, plane::Plane, problem::chain};
+use crate::{Code, GitCredential, Problem, plane::Plane, problem::chain};
 
 pub(crate) struct Repos {
     program: GitProgram,
@@ -92,7 +92,7 @@ impl Repos {
         if let Some(served) = open.get(source) {
             return Ok(Arc::clone(served));
         }
-        let parsed = parse(source, &plane.config)?;
+        let parsed = parse(source, plane)?;
         let repository = Repository::open(&self.program, &parsed, &self.git_data)
             .await
             .map_err(|error| {
@@ -107,14 +107,19 @@ impl Repos {
 }
 
 /// A path on this machine or a URL, with the operator's credential for it.
-fn parse(source: &str, config: &Config) -> Result<Source, Problem> {
+fn parse(source: &str, plane: &Plane) -> Result<Source, Problem> {
+    let config = &plane.config;
     if !source.contains("://") {
         return Ok(Source::Local(PathBuf::from(source)));
     }
     let upstream = Upstream::new(source)
         .map_err(|error| Problem::new(Code::InvalidInput, chain(&error)).field("repo"))?;
-    let mut upstream = upstream.with_credential(credential(source, &config.git_credentials));
-    upstream.proxy.clone_from(&config.proxy);
+    // As it was read, so that no `..` in it leads out of a prefix after the comparison.
+    let credential = credential(upstream.url().as_str(), &config.git_credentials);
+    let mut upstream = upstream
+        .with_credential(credential)
+        .with_proxy(config.proxy.as_ref())
+        .with_lfs(plane.egress.clone(), plane.tls.clone());
     upstream.ca_file.clone_from(&config.ca_file);
     Ok(Source::Remote(Box::new(upstream)))
 }

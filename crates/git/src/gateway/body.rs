@@ -1,6 +1,6 @@
 //! Request bodies: bounded in size, unpacked where the client compressed them, or streamed.
 
-use std::io::Read as _;
+use std::{io::Read as _, time::Duration};
 
 use axum::{body::Body, extract::Request};
 use bytes::Bytes;
@@ -10,7 +10,11 @@ use http::{StatusCode, header};
 use super::Refused;
 
 /// The whole body of a small request, unpacked. Both sizes, packed and unpacked, stay below the limit.
-pub(crate) async fn whole(request: Request, limit: usize) -> Result<Bytes, Refused> {
+pub(crate) async fn whole(
+    request: Request,
+    limit: usize,
+    time: Duration,
+) -> Result<Bytes, Refused> {
     let too_large = || {
         Refused::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -21,8 +25,10 @@ pub(crate) async fn whole(request: Request, limit: usize) -> Result<Bytes, Refus
         .headers()
         .get(header::CONTENT_ENCODING)
         .map(|value| value.as_bytes().to_vec());
-    let body = axum::body::to_bytes(request.into_body(), limit)
+    let reading = axum::body::to_bytes(request.into_body(), limit);
+    let body = tokio::time::timeout(time, reading)
         .await
+        .map_err(|_| too_slow())?
         .map_err(|_| too_large())?;
     match encoding.as_deref() {
         None | Some(b"identity") => Ok(body),
@@ -49,23 +55,30 @@ pub(crate) async fn whole(request: Request, limit: usize) -> Result<Bytes, Refus
     }
 }
 
+fn too_slow() -> Refused {
+    Refused::new(StatusCode::REQUEST_TIMEOUT, "the request stood still")
+}
+
 /// A streamed body with the bytes that were read of it so far.
 pub(crate) struct Streamed {
     stream: std::pin::Pin<Box<dyn Stream<Item = Result<Bytes, axum::Error>> + Send>>,
     left: u64,
+    idle: Duration,
 }
 
 impl Streamed {
-    pub(crate) fn new(body: Body, limit_bytes: u64) -> Self {
+    pub(crate) fn new(body: Body, limit_bytes: u64, idle: Duration) -> Self {
         Self {
             stream: Box::pin(body.into_data_stream()),
             left: limit_bytes,
+            idle,
         }
     }
 
     /// The next piece, `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Refused> {
-        match self.stream.next().await {
+        let next = tokio::time::timeout(self.idle, self.stream.next());
+        match next.await.map_err(|_| too_slow())? {
             None => Ok(None),
             Some(Err(_)) => Err(Refused::new(
                 StatusCode::BAD_REQUEST,
@@ -75,7 +88,7 @@ impl Streamed {
                 self.left = self.left.checked_sub(piece.len() as u64).ok_or_else(|| {
                     Refused::new(
                         StatusCode::PAYLOAD_TOO_LARGE,
-                        "the push is larger than this gateway takes",
+                        "the request is larger than this gateway takes",
                     )
                 })?;
                 Ok(Some(piece))

@@ -1,6 +1,6 @@
 //! Fetches: `git upload-pack` over what the request may see.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::io::ReaderStream;
 
-use super::{Gateway, Refused, Target, answer, body};
+use super::{Gateway, Refused, Target, answer, body, slots::Slot};
 use crate::{
     command::{Git, Running},
     error::Error,
@@ -27,7 +27,7 @@ pub(crate) async fn advertise(
     target: &Target,
     headers: &HeaderMap,
 ) -> Result<Response, Refused> {
-    let _slot = slot(gateway).await?;
+    let _slot = gateway.slots.take(target.access.grant.run).await?;
     let git = upload_pack(target, headers)
         .await?
         .args(["--http-backend-info-refs"]);
@@ -48,17 +48,16 @@ pub(crate) async fn serve(
     request: Request,
 ) -> Result<Response, Refused> {
     let headers = request.headers().clone();
+    let limits = &gateway.limits;
+    let body = body::whole(request, limits.fetch_request_bytes, IDLE).await?;
+    let head = pktline::fetch_head(&body)
+        .map_err(|error| Refused::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+    // Before the first git command: a sandbox could otherwise have any number of them at once.
+    let slot = gateway.slots.take(target.access.grant.run).await?;
+    check(&target, &head).await?;
     let git = upload_pack(&target, &headers)
         .await?
         .args([target.repository.trusted().git_dir()]);
-    let body = body::whole(request, gateway.limits.fetch_request_bytes).await?;
-    let head = pktline::fetch_head(&body)
-        .map_err(|error| Refused::new(StatusCode::BAD_REQUEST, error.to_string()))?;
-    check(&target, &head).await?;
-    let slot = Arc::clone(&gateway.slots)
-        .acquire_owned()
-        .await
-        .map_err(|_| closing())?;
     let running = git.spawn()?;
     let output = stream(running, body, slot);
     Ok(answer(StatusCode::OK, RESULT, output))
@@ -110,38 +109,48 @@ async fn check(target: &Target, head: &pktline::FetchHead) -> Result<(), Refused
         return refused("too many wants in one request");
     }
     let tips = target.view.tips(target.repository.trusted()).await?;
-    for want in head.wants.iter().filter(|want| !tips.contains(want)) {
-        if !reachable(target, want, &tips).await? {
-            return refused(&format!(
-                "{want} is not reachable from a branch or tag that this phase may see"
-            ));
-        }
+    let others: Vec<&Oid> = head
+        .wants
+        .iter()
+        .filter(|oid| !tips.contains(oid))
+        .collect();
+    if others.is_empty() || reachable(target, &others, &tips).await? {
+        return Ok(());
     }
-    Ok(())
+    let which = match others[..] {
+        [one] => one.to_string(),
+        _ => "one of the wanted ids".to_owned(),
+    };
+    refused(&format!(
+        "{which} is not reachable from a branch or tag that this phase may see"
+    ))
 }
 
-async fn reachable(
-    target: &Target,
-    want: &Oid,
-    tips: &std::collections::HashSet<Oid>,
-) -> Result<bool, Error> {
-    let mut input = format!("{want}\n");
-    for tip in tips {
-        input += &format!("^{tip}\n");
+/// Whether all of these are commits that the tips lead to. Their kind is looked at first, because the walk passes
+/// over files, directories and tags in silence.
+async fn reachable(target: &Target, wants: &[&Oid], tips: &HashSet<Oid>) -> Result<bool, Error> {
+    let git = || target.repository.trusted().git();
+    let wanted = wants
+        .iter()
+        .fold(String::new(), |all, want| all + want.as_str() + "\n");
+    let kinds = git().args(["cat-file", "--batch-check=%(objecttype)"]);
+    let kinds = kinds.stdin(wanted.clone()).output().await?;
+    let commits = kinds
+        .split(|&byte| byte == b'\n')
+        .filter(|kind| *kind == b"commit");
+    if commits.count() != wants.len() {
+        return Ok(false);
     }
-    let git = target
-        .repository
-        .trusted()
-        .git()
-        .args(["rev-list", "--max-count=1", "--stdin"])
-        .stdin(input);
-    let ended = git.run().await?;
-    // A failure means that the object is missing or no commit: it is not reachable as one.
+    let input = tips
+        .iter()
+        .fold(wanted, |input, tip| input + &format!("^{tip}\n"));
+    let walk = git().args(["rev-list", "--max-count=1", "--stdin"]);
+    let ended = walk.stdin(input).run().await?;
     Ok(ended.code() == Some(0) && ended.stdout.is_empty())
 }
 
 /// Streams git's answer as it comes. Ending early (the client went away, or nothing moves) kills the command.
-fn stream(mut running: Running, request: Bytes, slot: tokio::sync::OwnedSemaphorePermit) -> Body {
+fn stream(mut running: Running, request: Bytes, slot: Slot) -> Body {
     let (reader, mut writer) = tokio::io::duplex(64 << 10);
     let copy = async move {
         let _slot = slot;
@@ -200,15 +209,4 @@ impl futures::Stream for WithTask {
         }
         std::pin::Pin::new(&mut self.stream).poll_next(context)
     }
-}
-
-async fn slot(gateway: &Gateway) -> Result<tokio::sync::SemaphorePermit<'_>, Refused> {
-    gateway.slots.acquire().await.map_err(|_| closing())
-}
-
-fn closing() -> Refused {
-    Refused::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "the git gateway is closing",
-    )
 }

@@ -1,37 +1,73 @@
-//! The LFS batch API and its basic transfer, over the store of a local repository.
+//! The LFS batch API and its basic transfer: over the store of a local repository, or, in `lfs_remote`, through the
+//! server of a remote one.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use axum::{body::Body, extract::Request, response::Response};
+use bulkhead_model::{PhaseName, RunId};
 use http::{HeaderMap, Method, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use tokio_util::io::ReaderStream;
 
-use super::{Gateway, IsMain, Refused, Target, answer, body};
-use crate::lfs::{LfsOid, LfsStore};
+use super::{Gateway, IsMain, Refused, Target, answer, authorise, body, lfs_remote};
+use crate::{
+    lfs::{Incoming, LfsOid, LfsStore},
+    lfs_remote::Operation,
+};
 
-const MEDIA: &str = "application/vnd.git-lfs+json";
+pub(super) const MEDIA: &str = "application/vnd.git-lfs+json";
 const OBJECTS_AT_ONCE: usize = 1000;
+/// Runs whose uploads are counted at one time.
+const COUNTED_RUNS: usize = 10_000;
+
+/// What each run's present attempt has uploaded.
+#[derive(Default)]
+pub(crate) struct Uploads(Mutex<HashMap<RunId, Uploaded>>);
+
+struct Uploaded {
+    phase: PhaseName,
+    attempt: u32,
+    bytes: u64,
+}
+
+impl Uploads {
+    /// Counts bytes as they come. `false` where they are more than an attempt may send.
+    fn count(&self, target: &Target, bytes: u64, limit: u64) -> bool {
+        let grant = &target.access.grant;
+        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if runs.len() >= COUNTED_RUNS && !runs.contains_key(&grant.run) {
+            let some = runs.keys().next().copied();
+            some.and_then(|run| runs.remove(&run));
+        }
+        let fresh = || Uploaded {
+            phase: grant.phase.clone(),
+            attempt: grant.attempt,
+            bytes: 0,
+        };
+        let counted = runs.entry(grant.run).or_insert_with(fresh);
+        if (&counted.phase, counted.attempt) != (&grant.phase, grant.attempt) {
+            *counted = fresh();
+        }
+        counted.bytes = counted.bytes.saturating_add(bytes);
+        counted.bytes <= limit
+    }
+}
 
 #[derive(Deserialize)]
-struct BatchRequest {
-    operation: Operation,
-    objects: Vec<ObjectRequest>,
+pub(super) struct BatchRequest {
+    pub(super) operation: Operation,
+    pub(super) objects: Vec<ObjectRequest>,
     #[serde(default)]
     hash_algo: Option<String>,
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-enum Operation {
-    Download,
-    Upload,
-}
-
 #[derive(Deserialize)]
-struct ObjectRequest {
-    oid: String,
-    size: u64,
+pub(super) struct ObjectRequest {
+    pub(super) oid: String,
+    pub(super) size: u64,
 }
 
 #[derive(Serialize)]
@@ -42,7 +78,7 @@ struct BatchAnswer {
 }
 
 #[derive(Serialize)]
-struct ObjectAnswer {
+pub(super) struct ObjectAnswer {
     oid: String,
     size: u64,
     authenticated: bool,
@@ -52,75 +88,99 @@ struct ObjectAnswer {
     error: Option<serde_json::Value>,
 }
 
+impl ObjectAnswer {
+    /// Nothing to do for this object.
+    pub(super) fn new(asked: ObjectRequest) -> Self {
+        Self {
+            oid: asked.oid,
+            size: asked.size,
+            authenticated: true,
+            actions: None,
+            error: None,
+        }
+    }
+
+    pub(super) fn action(mut self, name: &str, href: &str) -> Self {
+        self.actions = Some(serde_json::json!({ name: { "href": href } }));
+        self
+    }
+
+    pub(super) fn refused(mut self, code: u16, message: &str) -> Self {
+        self.error = Some(serde_json::json!({ "code": code, "message": message }));
+        self
+    }
+}
+
 pub(crate) async fn serve(
     gateway: &Arc<Gateway>,
     target: Target,
     request: Request,
 ) -> Result<Response, Refused> {
     let missing = || Refused::new(StatusCode::NOT_FOUND, "the LFS server has nothing here");
-    if target.repository.is_remote() || target.is_main == IsMain::No {
-        return Err(Refused::new(
-            StatusCode::NOT_FOUND,
-            "LFS is served for local repositories only",
-        ));
-    }
     let path = request.uri().path().to_owned();
-    let rest = path
-        .split_once("/info/lfs/")
-        .map(|(_, rest)| rest.to_owned())
-        .ok_or_else(missing)?;
-    match (request.method(), rest.as_str()) {
-        (&Method::POST, "objects/batch") => batch(gateway, &target, request).await,
-        (&Method::POST, "locks/verify") => {
-            Ok(answer(StatusCode::OK, MEDIA, r#"{"ours":[],"theirs":[]}"#))
-        }
-        (method, rest) => {
-            let oid = rest
-                .strip_prefix("objects/")
-                .and_then(LfsOid::parse)
-                .ok_or_else(missing)?;
-            match *method {
-                Method::GET => download(&target, &oid),
-                Method::PUT => upload(gateway, &target, &oid, request).await,
-                _ => Err(missing()),
-            }
-        }
+    let (_, rest) = path.split_once("/info/lfs/").ok_or_else(missing)?;
+    let remote = target.repository.upstream().map(|upstream| upstream.lfs());
+    if target.is_main == IsMain::No || matches!(remote, Some(None)) {
+        let words = "LFS objects of this repository are not served";
+        return Err(Refused::new(StatusCode::NOT_FOUND, words));
+    }
+    if (request.method(), rest) == (&Method::POST, "locks/verify") {
+        return Ok(answer(StatusCode::OK, MEDIA, r#"{"ours":[],"theirs":[]}"#));
+    }
+    if let Some(Some(lfs)) = remote {
+        return lfs_remote::serve(gateway, &target, &lfs, rest, request).await;
+    }
+    if (request.method(), rest) == (&Method::POST, "objects/batch") {
+        return batch(gateway, &target, request).await;
+    }
+    let oid = rest.strip_prefix("objects/").and_then(LfsOid::parse);
+    let oid = oid.ok_or_else(missing)?;
+    match *request.method() {
+        Method::GET => download(&target, &oid),
+        Method::PUT => upload(gateway, &target, &oid, request).await,
+        _ => Err(missing()),
     }
 }
 
 async fn batch(gateway: &Gateway, target: &Target, request: Request) -> Result<Response, Refused> {
+    let (asked, base) = read_batch(gateway, target, request).await?;
+    let store = LfsStore::of(target.repository.trusted());
+    let limit = gateway.limits.lfs_object_bytes;
+    let each = |object| one(&store, &base, asked.operation, object, limit);
+    answer_batch(asked.objects.into_iter().map(each).collect())
+}
+
+/// A batch request, within bounds, and the gateway's address for hrefs.
+pub(super) async fn read_batch(
+    gateway: &Gateway,
+    target: &Target,
+    request: Request,
+) -> Result<(BatchRequest, String), Refused> {
     let bad = |words: &str| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, words);
     let base = base_url(request.headers(), target).ok_or_else(|| bad("the request has no host"))?;
-    let body = body::whole(request, 4 << 20).await?;
+    let body = body::whole(request, 4 << 20, gateway.limits.idle).await?;
     let asked: BatchRequest =
         serde_json::from_slice(&body).map_err(|_| bad("this is not a batch request"))?;
-    if asked
-        .hash_algo
-        .as_deref()
-        .is_some_and(|name| name != "sha256")
-        || asked.objects.len() > OBJECTS_AT_ONCE
-    {
+    let hash = asked.hash_algo.as_deref().unwrap_or("sha256");
+    if hash != "sha256" || asked.objects.len() > OBJECTS_AT_ONCE {
         return Err(bad(
             "at most 1000 objects with sha256 names can be asked for at once",
         ));
     }
-    let store = LfsStore::of(target.repository.trusted());
-    let objects = asked.objects.into_iter();
-    let objects = objects.map(|object| {
-        one(
-            &store,
-            &base,
-            asked.operation,
-            object,
-            gateway.limits.lfs_object_bytes,
-        )
-    });
+    Ok((asked, base))
+}
+
+pub(super) fn answer_batch(objects: Vec<ObjectAnswer>) -> Result<Response, Refused> {
     let batch = BatchAnswer {
         transfer: "basic",
-        objects: objects.collect(),
+        objects,
         hash_algo: "sha256",
     };
-    let json = serde_json::to_vec(&batch).map_err(|_| bad("the answer cannot be written"))?;
+    let bad = |_| {
+        let words = "the answer cannot be written";
+        Refused::new(StatusCode::INTERNAL_SERVER_ERROR, words)
+    };
+    let json = serde_json::to_vec(&batch).map_err(bad)?;
     Ok(answer(StatusCode::OK, MEDIA, json))
 }
 
@@ -131,39 +191,25 @@ fn one(
     object: ObjectRequest,
     limit: u64,
 ) -> ObjectAnswer {
-    let ObjectRequest { oid, size } = object;
-    let error =
-        |code: u16, message: &str| Some(serde_json::json!({ "code": code, "message": message }));
-    let mut answer = ObjectAnswer {
-        oid,
-        size,
-        authenticated: true,
-        actions: None,
-        error: None,
+    let Some(oid) = LfsOid::parse(&object.oid) else {
+        return ObjectAnswer::new(object).refused(422, "this is no object name");
     };
-    let Some(oid) = LfsOid::parse(&answer.oid) else {
-        answer.error = error(422, "this is no object name");
-        return answer;
-    };
+    let size = object.size;
+    let answer = ObjectAnswer::new(object);
     let here = store.open(&oid).is_some_and(|(_, length)| length == size);
-    let href = serde_json::json!({ "href": format!("{base}/info/lfs/objects/{}", oid.as_str()) });
+    let href = format!("{base}/info/lfs/objects/{}", oid.as_str());
     match operation {
-        Operation::Download if here => {
-            answer.actions = Some(serde_json::json!({ "download": href }))
-        }
-        Operation::Download => {
-            answer.error = error(
-                404,
-                "the repository's LFS store does not have this object: run `git lfs fetch --all` in it",
-            );
-        }
-        Operation::Upload if here => {}
+        Operation::Download if here => answer.action("download", &href),
+        Operation::Download => answer.refused(
+            404,
+            "the repository's LFS store does not have this object: run `git lfs fetch --all` in it",
+        ),
+        Operation::Upload if here => answer,
         Operation::Upload if size > limit => {
-            answer.error = error(413, "the object is larger than this gateway takes")
+            answer.refused(413, "the object is larger than this gateway takes")
         }
-        Operation::Upload => answer.actions = Some(serde_json::json!({ "upload": href })),
+        Operation::Upload => answer.action("upload", &href),
     }
-    answer
 }
 
 /// The gateway's address as this client knows it; the client carries its token there by itself.
@@ -199,32 +245,65 @@ async fn upload(
         let words = "LFS uploads need Bulkhead to run as the repository's owner";
         return Err(Refused::new(StatusCode::FORBIDDEN, words));
     }
-    let failed = |error: std::io::Error| {
-        tracing::error!(
-            error = &error as &dyn std::error::Error,
-            "an LFS object could not be kept"
-        );
-        Refused::new(
-            StatusCode::INSUFFICIENT_STORAGE,
-            "the object could not be kept; the gateway's log says why",
-        )
-    };
-    let mut incoming = LfsStore::of(trusted).receive(oid).map_err(failed)?;
-    let mut stream = body::Streamed::new(request.into_body(), gateway.limits.lfs_object_bytes);
+    let incoming = LfsStore::of(trusted).receive(oid).map_err(not_kept)?;
+    let incoming = receive(gateway, target, incoming, request).await?;
+    let kept = tokio::task::spawn_blocking(move || incoming.keep()).await;
+    let kept = kept.map_err(|error| not_kept(std::io::Error::other(error)))?;
+    match kept.map_err(not_kept)? {
+        true => Ok(answer(StatusCode::OK, MEDIA, "{}")),
+        false => Err(wrong_content()),
+    }
+}
+
+pub(super) fn wrong_content() -> Refused {
+    Refused::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "the content is not what its name says",
+    )
+}
+
+pub(super) fn not_kept(error: std::io::Error) -> Refused {
+    tracing::error!(
+        error = &error as &dyn std::error::Error,
+        "an LFS object could not be kept"
+    );
+    Refused::new(
+        StatusCode::INSUFFICIENT_STORAGE,
+        "the object could not be kept; the gateway's log says why",
+    )
+}
+
+/// Takes in an object's bytes. The token is looked at once more when they are all there: what a phase began to send
+/// it may not bring in after its end.
+pub(super) async fn receive(
+    gateway: &Gateway,
+    target: &Target,
+    mut incoming: Incoming,
+    request: Request,
+) -> Result<Incoming, Refused> {
+    let limits = &gateway.limits;
+    let (parts, body) = request.into_parts();
+    let mut stream = body::Streamed::new(body, limits.lfs_object_bytes, limits.idle);
     while let Some(piece) = stream.next().await? {
+        let bytes = piece.len() as u64;
+        if !gateway
+            .uploads
+            .count(target, bytes, limits.lfs_attempt_bytes)
+        {
+            return Err(Refused::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "this phase has sent as much to LFS as one attempt may",
+            ));
+        }
         incoming = tokio::task::spawn_blocking(move || incoming.write(&piece).map(|()| incoming))
             .await
-            .map_err(|error| failed(std::io::Error::other(error)))?
-            .map_err(failed)?;
+            .map_err(|error| not_kept(std::io::Error::other(error)))?
+            .map_err(not_kept)?;
     }
-    let kept = tokio::task::spawn_blocking(move || incoming.keep())
-        .await
-        .map_err(|error| failed(std::io::Error::other(error)))?;
-    match kept.map_err(failed)? {
-        true => Ok(answer(StatusCode::OK, MEDIA, "{}")),
-        false => Err(Refused::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "the content is not what its name says",
-        )),
+    let access = authorise(gateway, &parts.headers).await?;
+    if access.grant != target.access.grant {
+        let words = "this token now stands for another phase";
+        return Err(Refused::new(StatusCode::FORBIDDEN, words));
     }
+    Ok(incoming)
 }

@@ -16,9 +16,11 @@
 mod body;
 mod fetch;
 mod lfs;
+mod lfs_remote;
 mod push;
+mod slots;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -28,7 +30,6 @@ use axum::{
 };
 use http::{HeaderMap, Method, StatusCode, header};
 use secrecy::SecretString;
-use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -44,10 +45,18 @@ pub struct GatewayLimits {
     pub push_bytes: u64,
     /// The largest body of a fetch request, unpacked.
     pub fetch_request_bytes: usize,
+    /// The most objects that a push may hold.
+    pub push_objects: u32,
     /// The largest LFS object that may be uploaded.
     pub lfs_object_bytes: u64,
-    /// Git commands for sandboxes that run at once; others wait.
+    /// What one attempt at a phase may upload to LFS in all: it goes to a disk that is not the sandbox's.
+    pub lfs_attempt_bytes: u64,
+    /// Requests with git commands for sandboxes that are at work at once; others wait.
     pub at_once: usize,
+    /// How many of them one run may have, so that none can make the others wait.
+    pub at_once_per_run: usize,
+    /// The longest that a client may leave a request's body standing still.
+    pub idle: Duration,
 }
 
 impl Default for GatewayLimits {
@@ -55,8 +64,12 @@ impl Default for GatewayLimits {
         Self {
             push_bytes: 2 << 30,
             fetch_request_bytes: 8 << 20,
+            push_objects: 1_000_000,
             lfs_object_bytes: 2 << 30,
-            at_once: 8,
+            lfs_attempt_bytes: 8 << 30,
+            at_once: 16,
+            at_once_per_run: 3,
+            idle: Duration::from_secs(60),
         }
     }
 }
@@ -66,7 +79,8 @@ pub(crate) struct Gateway {
     auth: Arc<dyn PhaseAuth>,
     ledger: Arc<dyn PushLedger>,
     limits: GatewayLimits,
-    slots: Arc<Semaphore>,
+    slots: slots::Slots,
+    uploads: lfs::Uploads,
     /// Owns the part of a push that must not stop when its client goes away.
     tasks: TaskTracker,
 }
@@ -80,12 +94,13 @@ pub fn service(
     limits: GatewayLimits,
     tasks: TaskTracker,
 ) -> Router {
-    let slots = Arc::new(Semaphore::new(limits.at_once));
+    let slots = slots::Slots::new(limits.at_once, limits.at_once_per_run);
     let gateway = Gateway {
         auth,
         ledger,
         limits,
         slots,
+        uploads: lfs::Uploads::default(),
         tasks,
     };
     Router::new()
@@ -185,7 +200,7 @@ async fn route(gateway: &Arc<Gateway>, request: Request) -> Result<Response, Ref
         }
         (&Method::POST, "git-upload-pack", "") => fetch::serve(gateway, target, request).await,
         (&Method::GET, "info/refs", "service=git-receive-pack") => {
-            push::advertise(&main_only(target)?).await
+            push::advertise(gateway, &main_only(target)?).await
         }
         (&Method::POST, "git-receive-pack", "") => {
             push::receive(gateway, main_only(target)?, request).await

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{StatusCode, header};
 use tokio::io::AsyncWriteExt as _;
 
-use super::{Gateway, Refused, Target, answer, body::Streamed};
+use super::{Gateway, GatewayLimits, Refused, Target, answer, body::Streamed};
 use crate::{
     error::{Error, Refusal, Result as GitResult},
     ledger::{Push, PushLedger},
@@ -28,7 +28,8 @@ const LIST_BYTES: u64 = 512 << 20;
 
 /// Offers the grant's branch and nothing else. `no-thin` keeps each pack complete in itself, so that no delta can
 /// be based on (and so reveal) an object that the sandbox may not read.
-pub(crate) async fn advertise(target: &Target) -> Result<Response, Refused> {
+pub(crate) async fn advertise(gateway: &Gateway, target: &Target) -> Result<Response, Refused> {
+    let _slot = gateway.slots.take(target.access.grant.run).await?;
     let (branch, trusted) = (&target.access.grant.branch, target.repository.trusted());
     let format = trusted.format().name();
     let capabilities = format!(
@@ -62,7 +63,8 @@ pub(crate) async fn receive(
             "a push is not compressed again",
         ));
     }
-    let mut stream = Streamed::new(request.into_body(), gateway.limits.push_bytes);
+    let limits = &gateway.limits;
+    let mut stream = Streamed::new(request.into_body(), limits.push_bytes, limits.idle);
     let (head, rest) = read_head(&mut stream).await?;
     if head.updates.is_empty() {
         // Git asks so whether it is let in, before it sends a large pack.
@@ -139,15 +141,9 @@ async fn take(
     rest: Bytes,
     stream: &mut Streamed,
 ) -> Result<Result<(), String>, Refused> {
-    let slot = Arc::clone(&gateway.slots).acquire_owned().await;
-    let _slot = slot.map_err(|_| {
-        Refused::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the git gateway is closing",
-        )
-    })?;
+    let _slot = gateway.slots.take(target.access.grant.run).await?;
     let objects = target.repository.objects()?;
-    let count = match index(&objects, gateway.limits.push_bytes, rest, stream).await? {
+    let count = match index(&objects, &gateway.limits, rest, stream).await? {
         Ok(count) => count,
         Err(words) => return Ok(Err(words)),
     };
@@ -175,11 +171,11 @@ async fn take(
 /// dangerous `.gitmodules`, no broken links). Returns how many objects it holds.
 async fn index(
     objects: &Objects,
-    limit: u64,
+    limits: &GatewayLimits,
     rest: Bytes,
     stream: &mut Streamed,
 ) -> Result<Result<u32, String>, Refused> {
-    let max = format!("--max-input-size={limit}");
+    let max = format!("--max-input-size={}", limits.push_bytes);
     let git = objects
         .git()
         .args(["index-pack", "--stdin", "--strict", "--threads=2", &max]);
@@ -193,6 +189,11 @@ async fn index(
     let (mut header, mut piece) = (Vec::with_capacity(12), Some(rest));
     while let Some(bytes) = piece {
         header.extend(bytes.iter().take(12 - header.len()));
+        // Lists of a push's objects are held in memory.
+        if count(&header).is_some_and(|count| count > limits.push_objects) {
+            let most = limits.push_objects;
+            return Ok(Err(format!("a push may hold {most} objects at most")));
+        }
         if input.write_all(&bytes).await.is_err() {
             break;
         }
@@ -200,9 +201,7 @@ async fn index(
     }
     drop(input);
     match running.finish(PACK_TIME).await {
-        Ok(_) => Ok(Ok(header
-            .get(8..12)
-            .map_or(0, |n| u32::from_be_bytes([n[0], n[1], n[2], n[3]])))),
+        Ok(_) => Ok(Ok(count(&header).unwrap_or(0))),
         Err(Error::Failed { stderr, .. }) => {
             let why = stderr
                 .lines()
@@ -213,6 +212,12 @@ async fn index(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// How many objects a pack says it holds, as soon as its header is there.
+fn count(header: &[u8]) -> Option<u32> {
+    let bytes = header.get(8..12)?.try_into().ok()?;
+    Some(u32::from_be_bytes(bytes))
 }
 
 async fn check(

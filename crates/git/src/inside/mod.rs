@@ -196,6 +196,8 @@ fn lfs_config(url: &str) -> Vec<(String, String)> {
         // A file whose object cannot be had fails the checkout; a pointer is never presented as the file.
         ("filter.lfs.required", "true"),
         ("lfs.locksverify", "false"),
+        // The gateway answers an upload when the remote repository has it, and bounds that time itself.
+        ("lfs.activitytimeout", "2400"),
     ]
     .into_iter()
     .map(|(key, value)| (key.to_owned(), value.to_owned()))

@@ -274,7 +274,7 @@ async fn case_45_a_linked_git_directory_is_a_repository_like_any_other() {
     );
 }
 
-fn lfs_repo(user: &Path) {
+pub(crate) fn lfs_repo(user: &Path) {
     for (key, value) in [
         ("filter.lfs.clean", "git-lfs clean -- %f"),
         ("filter.lfs.smudge", "git-lfs smudge -- %f"),
@@ -292,7 +292,7 @@ fn lfs_repo(user: &Path) {
     commit_all(user, "lfs");
 }
 
-fn has_lfs() -> bool {
+pub(crate) fn has_lfs() -> bool {
     let found = plain(Command::new("git").args(["lfs", "version"]))
         .output()
         .unwrap()

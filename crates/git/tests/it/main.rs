@@ -3,9 +3,11 @@
 
 mod extras;
 mod gateway;
+mod hostile;
 mod inside;
 mod killed;
 mod landing;
+mod lfs;
 mod remote;
 mod support;
 mod vectors;

@@ -18,12 +18,13 @@ use tempfile::TempDir;
 
 use crate::support::{BRANCH, World, branch, commit_all, errors, git, plain, user_repo};
 
-const PASSWORD: &str = "upstream-secret-canary";
+pub(crate) const PASSWORD: &str = "upstream-secret-canary";
 
 /// A forge: git's own CGI program behind HTTP basic authentication. Looks for the password in arguments as it serves.
-struct Forge {
-    url: String,
+pub(crate) struct Forge {
+    pub(crate) url: String,
     seen_in_arguments: Arc<Mutex<bool>>,
+    pub(crate) lfs: Arc<crate::lfs::Objects>,
     server: tokio::task::JoinHandle<()>,
 }
 
@@ -34,14 +35,20 @@ impl Drop for Forge {
 }
 
 impl Forge {
-    async fn over(root: PathBuf) -> Self {
+    pub(crate) async fn over(root: PathBuf) -> Self {
         let seen_in_arguments = Arc::new(Mutex::new(false));
         let seen = Arc::clone(&seen_in_arguments);
+        let lfs = Arc::new(crate::lfs::Objects::default());
+        let objects = Arc::clone(&lfs);
         let app = axum::Router::new().fallback(move |request: Request| {
             let (root, seen) = (root.clone(), Arc::clone(&seen));
+            let objects = Arc::clone(&objects);
             async move {
                 let (parts, body) = request.into_parts();
                 let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+                if let Some(answer) = objects.answer(&parts, &body) {
+                    return answer;
+                }
                 let work = move || answer(&root, &parts, &body, &seen);
                 tokio::task::spawn_blocking(work).await.unwrap()
             }
@@ -56,6 +63,7 @@ impl Forge {
         Self {
             url,
             seen_in_arguments,
+            lfs,
             server,
         }
     }
@@ -129,7 +137,7 @@ fn answer(
         .unwrap()
 }
 
-fn upstream_repo(dir: &TempDir) {
+pub(crate) fn upstream_repo(dir: &TempDir) {
     let work = dir.path().join("work");
     user_repo(&work);
     let (work, up) = (work.to_str().unwrap().to_owned(), dir.path().join("up.git"));
@@ -139,7 +147,7 @@ fn upstream_repo(dir: &TempDir) {
     );
 }
 
-fn source(url: &str, password: &str) -> Source {
+pub(crate) fn source(url: &str, password: &str) -> Source {
     let credential = UpstreamCredential {
         username: "bot".to_owned(),
         password: SecretString::from(password.to_owned()),

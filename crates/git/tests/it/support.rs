@@ -84,6 +84,8 @@ pub(crate) struct Books {
     pub(crate) current_fence: Mutex<u64>,
     /// Where set, `record` never returns after it recorded: the server is killed there.
     pub(crate) hang_after_record: Mutex<bool>,
+    /// How long `record` takes after it recorded.
+    pub(crate) pause_after_record: Mutex<std::time::Duration>,
 }
 
 #[async_trait]
@@ -124,6 +126,8 @@ impl PushLedger for Books {
         if *self.hang_after_record.lock().unwrap() {
             std::future::pending::<()>().await;
         }
+        let pause = *self.pause_after_record.lock().unwrap();
+        tokio::time::sleep(pause).await;
         Ok(Recorded::New)
     }
 
@@ -178,6 +182,16 @@ impl World {
         served: Served,
         start: Oid,
     ) -> Self {
+        Self::bounded(dir, repository, served, start, GatewayLimits::default()).await
+    }
+
+    pub(crate) async fn bounded(
+        dir: TempDir,
+        repository: Repository,
+        served: Served,
+        start: Oid,
+        limits: GatewayLimits,
+    ) -> Self {
         let books = Arc::new(Books::default());
         let access = Access {
             grant: grant(7),
@@ -191,7 +205,7 @@ impl World {
         let router = gateway::service(
             Arc::clone(&books) as Arc<dyn PhaseAuth>,
             Arc::clone(&books) as Arc<dyn PushLedger>,
-            GatewayLimits::default(),
+            limits,
             TaskTracker::new(),
         );
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
