@@ -145,6 +145,21 @@ impl Repository {
         }
     }
 
+    /// The message of a commit, whose writer may be an agent: `None` where the commit is too large to be one that
+    /// Bulkhead made.
+    pub async fn commit_message(&self, commit: &Oid) -> Result<Option<String>> {
+        match self.objects()?.raw_commit(commit).await {
+            Ok(raw) => {
+                let text = String::from_utf8_lossy(&raw);
+                Ok(text
+                    .split_once("\n\n")
+                    .map(|(_, message)| message.to_owned()))
+            }
+            Err(Error::TooLarge { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Makes the run's branch at `commit`, upstream first. Making it again at the same commit changes nothing.
     pub async fn create_branch(&self, branch: &RefName, commit: &Oid) -> Result<()> {
         let _changing = self.publish_lock().await;

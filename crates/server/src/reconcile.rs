@@ -4,7 +4,7 @@
 //! | found | done |
 //! |---|---|
 //! | a run that was made and not started | its branch is made, it is started |
-//! | an attempt in flight without a task in this process | its push is compared with the branch: it is done, or it is dispatched again |
+//! | an attempt in flight without a task in this process | its push is compared with the branch: a push that landed and completes the phase makes it done, or it is dispatched again |
 //! | a lease that ran out | the attempt is told to end, and counts as lost |
 //! | a gate past its time | it expires |
 //! | a run over its cap on time | its attempt is stopped |
@@ -111,8 +111,8 @@ async fn in_flight(
         return Ok(());
     }
     plane.fail_point("reconcile.before_settle");
-    let landed = settle_push(plane, key).await?;
-    let event = match landed {
+    let completed = settle_push(plane, key).await?;
+    let event = match completed {
         Some(head) if is_claimed => {
             done.completed.push(key.to_string());
             RunEvent::PushConfirmed {

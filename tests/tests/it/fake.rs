@@ -186,7 +186,7 @@ impl FakePhase {
             }
             std::fs::write(&file, "done\n").unwrap();
             client.run(&["add", "."])?;
-            client.run(&["commit", "--quiet", "-m", &phase])?;
+            client.run(&["commit", "--quiet", "-m", &git.commit_message])?;
             client.run(&["push", "--quiet", "origin", &format!("HEAD:{}", git.branch)])?;
             client.run(&["rev-parse", "HEAD"])
         })

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use bulkhead_git::{Push as GitPush, Recovery};
+use bulkhead_git::{Push as GitPush, Recovery, Repository};
 use bulkhead_model::{
     CommitId, EndReason, RunId,
+    compose::Completion,
     run::{Failure, PhaseEnd, RunEvent, Spent},
 };
 use bulkhead_runner::{FailureKind, PhaseReport};
@@ -35,14 +36,14 @@ pub(super) async fn end(plane: &Plane, dispatch: &Dispatch, end: End) {
         })
         .await;
     plane.fail_point("token.revoked");
-    let Some((landed, head)) = where_it_stands(plane, &key)
+    let Some((completed, head)) = where_it_stands(plane, &key)
         .await
         .filter(|_| revoked.is_some())
     else {
         return;
     };
     plane.fail_point("branch.read");
-    let event = event(dispatch, end, landed, head);
+    let event = event(dispatch, end, completed, head);
     if let Some(Err(refused)) = plane.post_fact(dispatch.run, &event, "executor").await {
         tracing::info!(run = %dispatch.run, %refused, "the end of an attempt came too late");
     }
@@ -52,14 +53,14 @@ pub(super) async fn end(plane: &Plane, dispatch: &Dispatch, end: End) {
 fn event(
     dispatch: &Dispatch,
     end: End,
-    landed: Option<CommitId>,
+    completed: Option<CommitId>,
     head: Option<CommitId>,
 ) -> RunEvent {
     let fence = dispatch.fence;
     let cancelled = PhaseEnd::Failed(Failure::Ended {
         reason: EndReason::Cancelled,
     });
-    match landed {
+    match completed {
         Some(head) if end.result != PhaseEnd::Succeeded && end.result != cancelled => {
             RunEvent::PushConfirmed {
                 fence,
@@ -76,7 +77,7 @@ fn event(
     }
 }
 
-/// The commit that the attempt's push put on the branch, and the branch itself. None while closing.
+/// The commit by which the attempt completed its phase, and the branch itself. None while closing.
 async fn where_it_stands(
     plane: &Plane,
     key: &PhaseKey,
@@ -99,9 +100,9 @@ async fn stands(
     key: &PhaseKey,
 ) -> Result<(Option<CommitId>, Option<CommitId>), String> {
     wait_for_push(plane, key).await?;
-    let landed = settle_push(plane, key).await?;
+    let completed = settle_push(plane, key).await?;
     let head = branch_tip(plane, key.run).await?;
-    Ok((landed, head))
+    Ok((completed, head))
 }
 
 /// A push that the gateway is just forwarding is given time to come to its own end.
@@ -127,30 +128,55 @@ async fn wait_for_push(plane: &Plane, key: &PhaseKey) -> Result<(), String> {
         .unwrap_or(Ok(()))
 }
 
-/// Finishes an open push of the attempt by what the branch says, and returns the commit that landed (R14).
+/// Finishes an open push of the attempt by what the branch says, and returns the commit that landed and
+/// completes the phase (R14). A push that an agent made on the way by itself completes nothing.
 pub(crate) async fn settle_push(plane: &Plane, key: &PhaseKey) -> Result<Option<CommitId>, String> {
     let push = plane
         .store
         .push_of(key)
         .await
         .map_err(|error| chain(&error))?;
-    match push {
-        None => Ok(None),
-        Some(push) => settle(plane, push).await,
+    let Some(push) = push else { return Ok(None) };
+    let repository = plane
+        .repos
+        .of_run(plane, key.run)
+        .await
+        .map_err(|error| error.to_string())?
+        .ok_or_else(|| "the run has no repository".to_owned())?;
+    match settle(plane, &repository, push).await? {
+        Some(landed) if is_completion(&repository, key, &landed).await? => Ok(Some(landed)),
+        _ => Ok(None),
     }
 }
 
-async fn settle(plane: &Plane, push: Push) -> Result<Option<CommitId>, String> {
+async fn is_completion(
+    repository: &Repository,
+    key: &PhaseKey,
+    landed: &CommitId,
+) -> Result<bool, String> {
+    let commit = ledger::oid(landed).map_err(|error| chain(&error))?;
+    let message = repository
+        .commit_message(&commit)
+        .await
+        .map_err(|error| chain(&error))?;
+    let completion = Completion {
+        run: key.run,
+        phase: key.phase.clone(),
+        attempt: key.attempt,
+    };
+    Ok(message.is_some_and(|message| completion.is_in(&message)))
+}
+
+/// The commit that the push put on the branch; none where it did not land.
+async fn settle(
+    plane: &Plane,
+    repository: &Repository,
+    push: Push,
+) -> Result<Option<CommitId>, String> {
     if push.state == PushState::Done {
         return Ok(Some(push.update.new));
     }
     let asked: GitPush = ledger::git_push(&push).map_err(|error| chain(&error))?;
-    let repository = plane
-        .repos
-        .of_run(plane, push.held.key.run)
-        .await
-        .map_err(|error| error.to_string())?
-        .ok_or_else(|| "the run has no repository".to_owned())?;
     let found = repository
         .recover(&asked)
         .await

@@ -63,7 +63,8 @@ async fn one_completed_run(store: &Store, run: &Run, after: &str) {
 fn commits_once_in_order(root: &Path, run: &Run, after: &str) {
     let repository = root.join("repo");
     let subjects = repo::subjects(&repository, "bulkhead/crash");
-    assert_eq!(subjects, PHASES, "after {after}: the branch's commits");
+    let expected = PHASES.map(|phase| format!("Crash: {phase}"));
+    assert_eq!(subjects, expected, "after {after}: the branch's commits");
     let log = repo::git(
         &repository,
         &["log", "--reverse", "--format=%H", "main..bulkhead/crash"],
