@@ -68,7 +68,7 @@ impl SandboxHost {
     }
 
     async fn create(&self) -> Result<Arc<Sandbox>, HostError> {
-        let engine = Engine::probe(self.config.clone())
+        let engine = Engine::open(self.config.clone())
             .await
             .map_err(|refusal| HostError::Refused(refusal.to_string()))?;
         let sandbox = engine

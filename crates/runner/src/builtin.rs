@@ -74,7 +74,11 @@ impl BuiltinExecutor {
 
 impl BuiltinExecutor {
     async fn engine(&self) -> Result<Engine, Refusal> {
-        Engine::probe(EngineConfig::new(&self.config.machine.sandbox_dir)).await
+        let machine = &self.config.machine;
+        let mut config = EngineConfig::new(&machine.sandbox_dir);
+        // As the sessions have it, so that they find the system prepared.
+        config.extra_ca_pem = machine.extra_ca_pem.clone().map(String::into_bytes);
+        Engine::open(config).await
     }
 }
 

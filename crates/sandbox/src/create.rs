@@ -108,7 +108,7 @@ async fn prepare(core: &Arc<Core>, plan: &Plan) -> Result<Materials, CreateError
         layout::mount_points(plan).map_err(step("looking at what is to be bound".to_owned()))?;
     let root = core
         .system
-        .root(points)
+        .root(&points)
         .map_err(step("preparing the root directory".to_owned()))?;
     let shared = match &plan.workspace {
         Workspace::Directory(path) => Some(
@@ -329,12 +329,28 @@ fn sort_files(plan: &Plan, files: Vec<OwnedFd>) -> io::Result<(Vec<BoundSocket>,
     Ok((sockets.collect(), files.collect()))
 }
 
-/// Whether a directory may be made at all, said before a sandbox needs it.
+/// Makes a directory that is the user's own and closed to everybody else. One that is there already must have been so since
+/// it was made: what others could write is not trusted.
 pub(crate) fn private_dir(path: &std::path::Path) -> io::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    if let Some(parent) = path.parent() {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(parent)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(path)?;
+    let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+    if is_own && found.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    let words = format!(
+        "{} must be a directory of this user's own with mode 0700",
+        path.display()
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, words))
 }

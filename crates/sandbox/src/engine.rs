@@ -4,7 +4,10 @@ use std::{
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bulkhead_init::wire::TreeIds;
@@ -25,7 +28,7 @@ use crate::{
     sandbox::{Cause, Sandbox},
     seccomp,
     spec::ProcessSpec,
-    system::System,
+    store::{SYSTEMS, System},
 };
 
 /// What an engine is made with.
@@ -85,35 +88,55 @@ pub(crate) struct Core {
     pub(crate) owner: Owner,
     pub(crate) is_root: bool,
     pub(crate) tasks: TaskTracker,
-    run_dir: PathBuf,
+    systems: PathBuf,
+    /// A trial sandbox has shown that every boundary can be built.
+    is_proven: AtomicBool,
 }
 
-/// Directories below the run directory: one per living engine, and the image templates.
-pub(crate) const ENGINES: &str = "engines";
+/// Below the run directory: the image templates.
 const IMAGES: &str = "images";
 
 impl Engine {
-    /// Finds out, by trying, whether this machine can build every boundary: it builds a sandbox and ends it. There is no
-    /// engine without all of them.
+    /// Prepares what all sandboxes share; refuses where limits or files are not possible. What the kernel cannot do shows
+    /// when the first sandbox is built, and then [`Self::create`] refuses it: there is no sandbox without every boundary.
+    pub async fn open(config: EngineConfig) -> Result<Self, Refusal> {
+        let work = tokio::task::spawn_blocking(|| Core::prepare(config));
+        let core = work.await.unwrap_or_else(|error| Err(broken(&error)))?;
+        core.images.fill();
+        Ok(Self {
+            core: Arc::new(core),
+        })
+    }
+
+    /// Finds out, by trying, whether this machine can build every boundary: it builds a sandbox, runs a program in it, and
+    /// ends it. For those who want to know before there is anything to do; [`Self::open`] is as safe.
     pub async fn probe(config: EngineConfig) -> Result<Self, Refusal> {
-        let engine = Self {
-            core: Arc::new(Core::prepare(config)?),
-        };
+        let engine = Self::open(config).await?;
         engine.try_one().await?;
-        engine.core.images.fill();
         Ok(engine)
     }
 
     /// Builds a sandbox. When it returns, every wall stands and nothing of the caller's runs inside yet.
     pub async fn create(&self, plan: Plan) -> Result<Sandbox, CreateError> {
-        create::create(&self.core, plan).await
+        match create::create(&self.core, plan).await {
+            // Whether that was this plan or the machine, the plainest of all plans tells.
+            Err(CreateError::Step { id, step, source })
+                if !self.core.is_proven.load(Ordering::Relaxed) =>
+            {
+                self.try_one().await?;
+                Err(CreateError::Step { id, step, source })
+            }
+            other => other,
+        }
     }
 
     /// Ends and removes what sandboxes of dead owners left: processes, cgroups, directories. Leaves alone what a living
     /// owner holds, of this process or another.
     pub async fn reap_orphans(&self) -> Vec<Orphan> {
-        let (cgroups, run_dir) = (self.core.cgroups.clone(), self.core.run_dir.clone());
-        let work = tokio::task::spawn_blocking(move || orphans::reap(&cgroups, &run_dir));
+        let core = Arc::clone(&self.core);
+        let work = tokio::task::spawn_blocking(move || {
+            orphans::reap(&core.cgroups, &core.systems, core.owner)
+        });
         work.await.unwrap_or_default()
     }
 
@@ -140,7 +163,7 @@ impl Engine {
             limits,
             Workspace::Tmpfs,
         );
-        let sandbox = self.create(plan).await.map_err(refuse)?;
+        let sandbox = create::create(&self.core, plan).await.map_err(refuse)?;
         let failed = |seen: String| Refusal {
             boundary: "sandbox".to_owned(),
             seen,
@@ -156,6 +179,7 @@ impl Engine {
         };
         let outcome = sandbox.end(Cause::Finished(status)).await;
         if status == ExitStatus::Code(0) {
+            self.core.is_proven.store(true, Ordering::Relaxed);
             return Ok(());
         }
         Err(failed(format!(
@@ -190,15 +214,12 @@ impl Core {
         })?;
         let dir_remedy =
             "give Bulkhead a directory that it can write, on a file system that is not full";
-        let own_dir = run_dir
-            .join(ENGINES)
-            .join(format!("{}.{owner}", Uuid::now_v7()));
-        let image_dir = run_dir.join(IMAGES);
-        [&run_dir, &run_dir.join(ENGINES), &image_dir, &own_dir]
+        let (systems, image_dir) = (run_dir.join(SYSTEMS), run_dir.join(IMAGES));
+        [&run_dir, &image_dir]
             .into_iter()
             .try_for_each(|dir| create::private_dir(dir))
             .map_err(prepared("run directory", dir_remedy))?;
-        let system = System::make(own_dir, extra_ca_pem.as_deref())
+        let system = System::open(&systems, owner, extra_ca_pem.as_deref())
             .map_err(prepared("read-only system", dir_remedy))?;
         let tasks = TaskTracker::new();
         Ok(Self {
@@ -213,7 +234,8 @@ impl Core {
             owner,
             is_root,
             tasks,
-            run_dir,
+            systems,
+            is_proven: AtomicBool::new(false),
         })
     }
 
@@ -252,6 +274,14 @@ pub(crate) fn find_cgroups(is_root: bool) -> Result<Layout, Refusal> {
         Some(fs::read_to_string(own).map_err(|error| unreadable(own, error))?)
     };
     Layout::choose(&cgroup::mounted(&mounts, own.as_deref()))
+}
+
+fn broken(error: &dyn std::error::Error) -> Refusal {
+    Refusal {
+        boundary: "sandbox".to_owned(),
+        seen: with_sources(error),
+        remedy: "this is a defect of Bulkhead: please report it".to_owned(),
+    }
 }
 
 /// Any failure to build the trial sandbox is a refusal.

@@ -11,7 +11,8 @@ use rustix::process::Resource;
 use crate::{
     AGENT_ID, HOME_DIR, WORKSPACE_DIR,
     plan::{Bind, Listener, Plan, Transport},
-    system::{DEVICES, MountPoint, System},
+    store::System,
+    system::{DEVICES, MountPoint},
 };
 
 const READ_ONLY: u64 = 1;

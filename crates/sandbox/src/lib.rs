@@ -1,7 +1,7 @@
 //! The one-shot sandbox: a fresh container for one phase, gone with everything it started when the phase ends (R4).
 //!
 //! ```text
-//! Engine::probe ──▶ Engine ──create(Plan)──▶ Sandbox ──spawn(ProcessSpec)──▶ Process
+//! Engine::open ───▶ Engine ──create(Plan)──▶ Sandbox ──spawn(ProcessSpec)──▶ Process
 //!     │ a boundary is missing                   │ end(Cause), a limit, drop, or our own death
 //!     ▼                                         ▼
 //!  Refusal (exit 3)                     everything killed, everything removed ──▶ Outcome
@@ -38,6 +38,7 @@ mod sandbox;
 mod seccomp;
 mod shared;
 mod spec;
+mod store;
 mod sys;
 mod system;
 mod verdict;

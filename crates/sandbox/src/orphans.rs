@@ -1,22 +1,29 @@
 //! What dead owners left: found by the owner in each name, ended, removed, reported.
 //!
 //! Images, loop devices and mounts cannot be left: they have no names (see `image`). Groups can, when a launcher was killed,
-//! and an engine's prepared directory can, when its process was.
+//! and half-made directories can, when the process that made them was.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use crate::{
     cgroup::{self, Layout, Name, Owner},
-    engine::{ENGINES, Orphan},
+    engine::Orphan,
+    store,
 };
 
 /// Blocks. Repeating it is harmless.
-pub(crate) fn reap(cgroups: &Layout, run_dir: &Path) -> Vec<Orphan> {
+pub(crate) fn reap(cgroups: &Layout, systems: &Path, owner: Owner) -> Vec<Orphan> {
     let mut orphans = reap_groups(cgroups);
-    orphans.extend(reap_directories(&run_dir.join(ENGINES)));
+    let removed = store::tidy(systems, owner);
+    orphans.extend(removed.into_iter().map(|(path, removed)| {
+        Orphan {
+            id: None,
+            found: format!("directory {} of a dead process", path.display()),
+            done: removed
+                .map(|()| "removed".to_owned())
+                .map_err(|error| error.to_string()),
+        }
+    }));
     orphans
 }
 
@@ -51,36 +58,5 @@ fn end_groups(name: Name, dirs: &[PathBuf]) -> Orphan {
         done: ended
             .map(|()| "killed and removed".to_owned())
             .map_err(|error| format!("removing its cgroups: {error}")),
-    }
-}
-
-fn reap_directories(engines: &Path) -> Vec<Orphan> {
-    let dead = |path: &PathBuf| {
-        let owner = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .and_then(|name| name.split_once('.'));
-        owner
-            .and_then(|(_, owner)| owner.parse::<Owner>().ok())
-            .is_some_and(|owner| owner.is_dead())
-    };
-    let entries = fs::read_dir(engines)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path());
-    entries
-        .filter(dead)
-        .map(|path| remove_directory(&path))
-        .collect()
-}
-
-fn remove_directory(path: &Path) -> Orphan {
-    Orphan {
-        id: None,
-        found: format!("directory {} of a dead process", path.display()),
-        done: fs::remove_dir_all(path)
-            .map(|()| "removed".to_owned())
-            .map_err(|error| error.to_string()),
     }
 }

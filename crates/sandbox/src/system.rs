@@ -1,15 +1,13 @@
 //! The read-only system that every sandbox of an engine sees: a root directory with nothing but mount points, and an `/etc`
-//! made for it. Prepared once, on disk, and bound read-only into each sandbox.
+//! made for it. Prepared once, on disk (see `store`), and bound read-only into each sandbox.
 //!
 //! `/etc` is written, not shared: of the host's files it holds copies of those that programs in `/usr` cannot do without and
 //! that say nothing about the host's users, services or secrets. What is not in [`COPIED`] and the like is not there.
 
 use std::{
-    collections::BTreeMap,
     fs, io,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
-    sync::Mutex,
 };
 
 use crate::{AGENT_ID, AGENT_NAME, HOME_DIR};
@@ -68,15 +66,6 @@ const BUNDLE: &str = "ssl/certs/ca-certificates.crt";
 /// A configuration directory larger than this is not one that a program in `/usr` cannot do without.
 const LARGEST_COPY_BYTES: u64 = 4 << 20;
 
-#[derive(Debug)]
-pub(crate) struct System {
-    dir: PathBuf,
-    /// Links at the root, and directories that are bound beside `/usr`.
-    pub(crate) real_dirs: Vec<&'static str>,
-    /// Roots with more mount points, by what they have more.
-    roots: Mutex<BTreeMap<Vec<MountPoint>, PathBuf>>,
-}
-
 /// A mount point that a plan's bind needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum MountPoint {
@@ -84,54 +73,63 @@ pub(crate) enum MountPoint {
     File(PathBuf),
 }
 
-impl System {
-    /// Writes everything below `dir`, which is made and belongs to this engine alone.
-    pub(crate) fn make(dir: PathBuf, extra_ca_pem: Option<&[u8]>) -> io::Result<Self> {
-        let etc = dir.join("etc");
-        make_dir(&dir)?;
-        make_dir(&etc)?;
-        write_accounts(&etc)?;
-        copy_from_host(&etc)?;
-        write_authorities(&etc, extra_ca_pem)?;
-        let real = |name: &&str| {
-            fs::symlink_metadata(Path::new("/").join(name)).is_ok_and(|found| found.is_dir())
-        };
-        let real_dirs = MERGED.into_iter().filter(real).collect();
-        Ok(Self {
-            dir,
-            real_dirs,
-            roots: Mutex::default(),
-        })
-    }
+/// Links at the root, and directories that are bound beside `/usr`.
+pub(crate) fn real_dirs() -> Vec<&'static str> {
+    let real = |name: &&str| {
+        fs::symlink_metadata(Path::new("/").join(name)).is_ok_and(|found| found.is_dir())
+    };
+    MERGED.into_iter().filter(real).collect()
+}
 
-    pub(crate) fn etc(&self) -> PathBuf {
-        self.dir.join("etc")
-    }
+/// Writes the `/etc` of every sandbox.
+pub(crate) fn make_etc(etc: &Path, extra_ca_pem: Option<&[u8]>) -> io::Result<()> {
+    make_dir(etc)?;
+    write_accounts(etc)?;
+    copy_from_host(etc)?;
+    write_authorities(etc, extra_ca_pem)
+}
 
-    /// A root directory with these mount points besides the usual ones.
-    pub(crate) fn root(&self, more: Vec<MountPoint>) -> io::Result<PathBuf> {
-        let mut roots = self
-            .roots
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(known) = roots.get(&more) {
-            return Ok(known.clone());
+/// Makes a root directory with these mount points besides the usual ones.
+pub(crate) fn make_root_with(root: &Path, more: &[MountPoint]) -> io::Result<()> {
+    make_root(root)?;
+    more.iter().try_for_each(|point| make_point(root, point))
+}
+
+/// Everything of the host that what is made here depends on: whoever looks at these again sees whether it is still right.
+pub(crate) fn sources() -> Vec<PathBuf> {
+    let etc = Path::new("/etc");
+    let mut all: Vec<PathBuf> = MERGED.map(|name| Path::new("/").join(name)).into();
+    all.extend(COPIED.map(|name| etc.join(name)));
+    all.extend(fs::canonicalize(etc.join("localtime")));
+    all.extend(
+        BUNDLES
+            .iter()
+            .filter_map(|path| fs::canonicalize(path).ok()),
+    );
+    list(&etc.join("alternatives"), &mut all);
+    list(&etc.join("ssl/certs"), &mut all);
+    java_dirs().iter().for_each(|dir| list(dir, &mut all));
+    all
+}
+
+fn list(dir: &Path, all: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> = fs::read_dir(dir).into_iter().flatten().flatten().collect();
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            list(&entry.path(), all);
         }
-        let path = self.dir.join(format!("root-{}", roots.len()));
-        make_root(&path)?;
-        for point in &more {
-            make_point(&path, point)?;
-        }
-        roots.insert(more, path.clone());
-        Ok(path)
+        all.push(entry.path());
     }
 }
 
-impl Drop for System {
-    fn drop(&mut self) {
-        // What cannot be removed now is found by name at the next start.
-        let _ = fs::remove_dir_all(&self.dir);
-    }
+/// The configuration of a Java in /usr/lib/jvm lies there, and no Java starts without it.
+fn java_dirs() -> Vec<PathBuf> {
+    let is_java = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("java-");
+    let entries = fs::read_dir("/etc").into_iter().flatten().flatten();
+    let mut dirs: Vec<_> = entries.filter(is_java).map(|entry| entry.path()).collect();
+    dirs.sort();
+    dirs
 }
 
 fn make_root(root: &Path) -> io::Result<()> {
@@ -230,14 +228,10 @@ fn copy_from_host(etc: &Path) -> io::Result<()> {
         &etc.join("alternatives"),
         |name| !name.ends_with(".gz"),
     )?;
-    for entry in fs::read_dir("/etc")?.flatten() {
-        let name = entry.file_name();
-        // The configuration of a Java in /usr/lib/jvm lies here, and no Java starts without it.
-        if name.to_string_lossy().starts_with("java-") {
-            copy_dir(&entry.path(), &etc.join(&name), |_| true)?;
-        }
-    }
-    Ok(())
+    java_dirs().iter().try_for_each(|dir| {
+        let name = dir.file_name().unwrap_or_default();
+        copy_dir(dir, &etc.join(name), |_| true)
+    })
 }
 
 /// Copies a link as a link and a small, public, plain file as a file; anything else is left out.
