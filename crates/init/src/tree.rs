@@ -71,7 +71,10 @@ pub(crate) fn map_owners(
         };
         namespace
             .and_then(|namespace| idmap(fd.as_fd(), &namespace))
-            .during(|| "mapping the owner of the workspace's files".to_owned())?;
+            .during(|| match &tree.source {
+                Source::Path { path } => format!("mapping the owner of the files in {path}"),
+                Source::Passed { .. } => "mapping the owner of the disk image's files".to_owned(),
+            })?;
     }
     Ok(())
 }

@@ -254,6 +254,7 @@ fn refusal(step: &str, source: &io::Error) -> Option<Refusal> {
             "system-call filter",
             "use a kernel with CONFIG_SECCOMP_FILTER",
         ),
+        step if step.starts_with("mapping the owner") => ("workspace", OWNERS_REMEDY),
         step if step.contains("cgroup") => ("limits", LIMITS_REMEDY),
         step if step.starts_with("writing ") => (
             "limits",
@@ -277,6 +278,9 @@ pub(crate) const NAMESPACES_REMEDY: &str = "allow user namespaces: `sysctl -w us
 const MOUNTS_REMEDY: &str = "Bulkhead seems to run in a container whose /proc is covered in part, and the kernel lets nobody \
     mount a fresh one then: run it outside, or with `--security-opt systempaths=unconfined` (Docker), \
     `securityContext.procMount: Unmasked` (Kubernetes)";
+const OWNERS_REMEDY: &str = "a shared directory must lie on a file system that can show its files under another owner (idmapped \
+    mounts: ext4, xfs, btrfs, f2fs and others from Linux 5.12 to 5.15 on, tmpfs from 6.3 on; overlayfs, on which most containers have their \
+    root, cannot): move it there, or mount a volume for it";
 pub(crate) const LANDLOCK_REMEDY: &str = "use a kernel of 5.13 or later with Landlock on (CONFIG_SECURITY_LANDLOCK, and `landlock` in the `lsm=` list)";
 
 /// Lets the launcher clean up what there is, and waits for it.

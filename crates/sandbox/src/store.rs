@@ -335,7 +335,13 @@ mod tests {
         }
         let living = draft(&systems.join("x"), owner);
         fs::create_dir(&living).unwrap();
-        assert!(tidy(&systems, owner).is_empty());
+        let dead = living.with_extension(owner.to_string().replacen('-', "1-", 1));
+        fs::create_dir(&dead).unwrap();
+        let removed: Vec<_> = tidy(&systems, owner)
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect();
+        assert_eq!(removed, [dead]);
         assert!(held.etc().join("passwd").exists());
         assert!(living.exists());
         assert_eq!(names(&systems).len(), KEPT_UNUSED + 2);

@@ -37,7 +37,7 @@ pub(crate) async fn run(args: Exec, global: &Global, output: Output) -> Result<E
     refuse_what_is_not_there(&args)?;
     let operator = OperatorConfig::load(global)?;
     let network = Network::read(&args.allow, &operator)?;
-    let engine = Engine::probe(engine_config(global, &operator)?).await?;
+    let engine = Engine::open(engine_config(global, &operator)?).await?;
     let mut spec = spec(&args, output)?;
     let mut plan = plan(&args)?;
     if network.is_some() {

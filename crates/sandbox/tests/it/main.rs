@@ -8,5 +8,7 @@ mod limits;
 mod machine;
 mod network;
 mod process;
+#[expect(clippy::print_stderr, reason = "what was left out is said")]
+mod programs;
 mod refusal;
 mod support;

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use bulkhead_sandbox::{Engine, EngineConfig};
+use bulkhead_sandbox::{CreateError, Engine, EngineConfig, Plan, Workspace};
 
 /// A user to whom nothing is delegated.
 const NOBODY: u32 = 65_534;
@@ -57,5 +57,45 @@ async fn r3_no_variable_weakens_it() {
     assert_eq!(
         said.stdout,
         "CapBnd:0000000000000000NoNewPrivs:1Seccomp:2Seccomp_filters:2"
+    );
+}
+
+/// Runs in a mount namespace with an overlay at `OVERLAY`, for the test below.
+#[tokio::test]
+#[ignore = "started by the test below, as a process of its own"]
+async fn helper_overlay() {
+    let place = crate::support::place().await;
+    let dir = std::path::PathBuf::from(std::env::var_os("OVERLAY").unwrap());
+    let plan = Plan {
+        workspace: Workspace::Directory(dir.clone()),
+        ..crate::support::plan()
+    };
+    let error = place.engine.create(plan).await.unwrap_err();
+    let CreateError::Refused(refusal) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(refusal.boundary, "workspace");
+    assert!(refusal.seen.contains(dir.to_str().unwrap()), "{refusal}");
+    assert!(refusal.remedy.contains("overlayfs"), "{refusal}");
+}
+
+/// R3: a shared directory whose files' owner cannot be mapped is refused with the remedy, and nothing of the sandbox is left.
+#[test]
+fn r3_a_directory_on_an_overlay_is_refused_in_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "cd \"$1\" && mkdir lower upper work all && \
+        mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work all && \
+        OVERLAY=\"$1/all\" exec \"$0\" --ignored --exact refusal::helper_overlay";
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
     );
 }
