@@ -116,8 +116,10 @@ async fn make_and_gcc_work() {
         return;
     }
     let script = r#"for n in 1 2 3 4; do echo "int f$n(void) { return $n; }" > f$n.c; done
-        echo '#include <stdio.h>
-int f1(void); int f4(void); int main(void) { printf("%d\n", f1() + f4()); return 0; }' > main.c
+        cat > main.c <<'END'
+#include <stdio.h>
+int f1(void); int f4(void); int main(void) { printf("%d\n", f1() + f4()); return 0; }
+END
         printf 'main: main.o f1.o f2.o f3.o f4.o
 	$(CC) -o $@ $^
 ' > Makefile
