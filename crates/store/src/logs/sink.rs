@@ -4,10 +4,11 @@
 //! longer fits is counted, and the count goes into the log as a marker at its place as soon as that can be
 //! written (case 26). The phase is never held up by a full disk (case 48).
 
-use std::{mem, sync::Arc};
+use std::{fmt, mem, sync::Arc};
 
 use bulkhead_model::Stream;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 
 use super::{
     Body, GapReason, LogEnd, LogError, LogStore, MAX_BODY, Marker, NewEntry, Rejected, end_entry,
@@ -52,8 +53,8 @@ struct Missing {
     lines: u64,
 }
 
-/// The writer of one log. Its futures are to be driven to their end: one that is dropped may take the
-/// entries with it that it was writing.
+/// The writer of one log. Its futures may be dropped at any moment (a caller that stops waiting): what they took is
+/// not lost, and a write that had begun is driven to its end by the next call.
 #[derive(Debug)]
 pub struct LogSink {
     store: Store,
@@ -68,11 +69,29 @@ pub struct LogSink {
     limit_said: bool,
     waiting: Vec<NewEntry>,
     waiting_bytes: usize,
+    writing: Option<Writing>,
+    /// The log has its end.
+    ended: bool,
     gap: Option<(GapReason, Missing)>,
     failing: Option<Failing>,
     last_seq: u64,
     checked: Option<Checked>,
     scratch: Vec<u8>,
+}
+
+/// An append under way. It lives here and not in the future of a call, which may be dropped.
+struct Writing {
+    append: BoxFuture<'static, Result<u64, Rejected>>,
+    /// What the entries take in memory.
+    bytes: usize,
+    gap: Option<(GapReason, Missing)>,
+    is_end: bool,
+}
+
+impl fmt::Debug for Writing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Writing({} bytes)", self.bytes)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +127,8 @@ impl Store {
             limit_said: false,
             waiting: Vec::new(),
             waiting_bytes: 0,
+            writing: None,
+            ended: false,
             gap: None,
             failing: None,
             last_seq: 0,
@@ -176,10 +197,12 @@ impl LogSink {
         if let Some(failing) = self.failing {
             return Err(self.unwritten(failing.why));
         }
-        let end = vec![end_entry(LogEnd::Closed, now_ms)];
-        match self.logs.append(&self.held.key, end).await {
-            Ok(seq) => self.last_seq = seq,
-            Err(Rejected { error, .. }) => return Err(error),
+        if !self.ended {
+            self.begin(vec![end_entry(LogEnd::Closed, now_ms)], None);
+            if let Some(writing) = &mut self.writing {
+                writing.is_end = true;
+            }
+            self.complete(now_ms).await?;
         }
         // The file says that it is complete; the row follows, and is mended at a start if it cannot.
         let sealed = self.store.note_log_end(&self.held.key, now_ms).await;
@@ -249,10 +272,16 @@ impl LogSink {
             Body::Output(bytes) => bytes.len() + ENTRY_BYTES,
             Body::Marker(_) => 0,
         };
-        let full = self.failing.is_some() && self.waiting_bytes + size > self.config.buffer_bytes;
-        match (&entry.body, self.failing) {
-            (Body::Output(bytes), Some(failing)) if full || self.gap.is_some() => {
-                let (_, missing) = self.gap.get_or_insert((failing.why, Missing::default()));
+        let written = self.writing.as_ref().map(|writing| writing.bytes);
+        let held = self.waiting_bytes + written.unwrap_or(0) + size;
+        let stuck = match self.failing {
+            Some(failing) => Some(failing.why),
+            None => written.map(|_| GapReason::Store),
+        };
+        let full = held > self.config.buffer_bytes;
+        match (&entry.body, stuck) {
+            (Body::Output(bytes), Some(why)) if full || self.gap.is_some() => {
+                let (_, missing) = self.gap.get_or_insert((why, Missing::default()));
                 missing.add(bytes);
             }
             _ => {
@@ -263,6 +292,7 @@ impl LogSink {
     }
 
     async fn flush(&mut self, now_ms: i64) -> Result<(), LogError> {
+        self.complete(now_ms).await?;
         if self
             .failing
             .is_some_and(|failing| now_ms < failing.retry_at_ms)
@@ -282,27 +312,61 @@ impl LogSink {
                 body: Body::Marker(Marker::Gap { why, bytes, lines }),
             });
         }
-        match self.logs.append(&self.held.key, entries).await {
+        self.begin(entries, gap);
+        self.complete(now_ms).await
+    }
+
+    fn begin(&mut self, entries: Vec<NewEntry>, gap: Option<(GapReason, Missing)>) {
+        let (logs, key) = (Arc::clone(&self.logs), self.held.key.clone());
+        self.writing = Some(Writing {
+            append: Box::pin(async move { logs.append(&key, entries).await }),
+            bytes: mem::take(&mut self.waiting_bytes),
+            gap,
+            is_end: false,
+        });
+    }
+
+    /// Drives the append that is under way to its end, where there is one.
+    async fn complete(&mut self, now_ms: i64) -> Result<(), LogError> {
+        let Some(writing) = &mut self.writing else {
+            return Ok(());
+        };
+        let result = writing.append.as_mut().await;
+        let Some(writing) = self.writing.take() else {
+            return Ok(());
+        };
+        match result {
             Ok(seq) => {
                 self.last_seq = seq;
-                self.waiting_bytes = 0;
+                self.ended |= writing.is_end;
                 if self.failing.take().is_some() {
                     tracing::info!(log = %self.held.key, "the log is written again");
                 }
+                Ok(())
             }
-            Err(rejected) => self.take_back(rejected, gap, now_ms),
+            Err(rejected) if writing.is_end => Err(rejected.error),
+            Err(rejected) => {
+                self.take_back(rejected, &writing, now_ms);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
-    /// What was not kept waits again. A gap goes back to being a count, which may grow.
-    fn take_back(&mut self, rejected: Rejected, gap: Option<(GapReason, Missing)>, now_ms: i64) {
+    /// What was not kept waits again, before what came since. A gap goes back to being a count, which may grow, where
+    /// nothing came since.
+    fn take_back(&mut self, rejected: Rejected, writing: &Writing, now_ms: i64) {
         let Rejected { mut entries, error } = rejected;
-        if gap.is_some() {
+        if self.waiting.is_empty()
+            && let Some((why, missing)) = writing.gap
+        {
             entries.pop();
+            let (_, since) = self.gap.get_or_insert((why, Missing::default()));
+            since.bytes += missing.bytes;
+            since.lines += missing.lines;
         }
+        entries.append(&mut self.waiting);
         self.waiting = entries;
-        self.gap = gap;
+        self.waiting_bytes += writing.bytes;
         if self.failing.is_none() {
             tracing::warn!(log = %self.held.key, %error, "the log cannot be written; its output waits");
         }

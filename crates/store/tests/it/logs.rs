@@ -346,6 +346,8 @@ async fn r14_kill_9_in_the_middle_of_appending_loses_nothing_acknowledged() {
 struct Faulty {
     logs: LocalLogs,
     failing: AtomicBool,
+    /// Whether each append takes its time.
+    slow: AtomicBool,
     full: bool,
 }
 
@@ -355,8 +357,14 @@ impl LogStore for Faulty {
         key: &'a PhaseKey,
         entries: Vec<NewEntry>,
     ) -> BoxFuture<'a, Result<u64, Rejected>> {
+        let slow = self.slow.load(Ordering::SeqCst);
         if !self.failing.load(Ordering::SeqCst) {
-            return self.logs.append(key, entries);
+            return Box::pin(async move {
+                if slow {
+                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                }
+                self.logs.append(key, entries).await
+            });
         }
         let kind = match self.full {
             true => std::io::ErrorKind::StorageFull,
@@ -371,7 +379,12 @@ impl LogStore for Faulty {
                 source,
             },
         };
-        Box::pin(async move { Err(Rejected { entries, error }) })
+        Box::pin(async move {
+            if slow {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+            Err(Rejected { entries, error })
+        })
     }
 
     fn read<'a>(
@@ -424,6 +437,7 @@ async fn sunk(config: SinkConfig, masker: Masker, full: bool) -> Sunk {
     let logs = Arc::new(Faulty {
         logs: LocalLogs::new(fixture.store.dir().logs()),
         failing: AtomicBool::new(false),
+        slow: AtomicBool::new(false),
         full,
     });
     let sink = fixture
@@ -472,6 +486,36 @@ async fn case_26_after_ten_seconds_of_errors_every_line_is_there_once() {
             how: LogEnd::Closed
         }]
     );
+}
+
+/// R14: whoever waits for a writer may stop waiting at any moment, as the control plane does when a phase ends. Every
+/// line is there, once and in order.
+#[tokio::test]
+async fn r14_calls_that_are_dropped_halfway_lose_and_repeat_nothing() {
+    let mut sunk = sunk(SinkConfig::default(), no_secrets(), false).await;
+    sunk.logs.slow.store(true, Ordering::SeqCst);
+    let mut expected = String::new();
+    let short = |n: i64| std::time::Duration::from_millis(u64::try_from(n % 7 * 5).unwrap());
+    for n in 0..60_i64 {
+        sunk.logs.failing.store(n % 4 == 3, Ordering::SeqCst);
+        let (line, now) = (format!("line {n}\n"), NOW + 300 * n);
+        let writing = sunk.sink.write(Stream::Stdout, line.as_bytes(), now);
+        drop(tokio::time::timeout(short(n), writing).await);
+        drop(tokio::time::timeout(short(n + 3), sunk.sink.tick(now + 250)).await);
+        expected.push_str(&line);
+    }
+    sunk.logs.failing.store(false, Ordering::SeqCst);
+    let finishing = sunk.sink.finish(NOW + 19_000);
+    drop(tokio::time::timeout(std::time::Duration::from_millis(5), finishing).await);
+    let last = sunk.sink.finish(NOW + 19_000).await.unwrap();
+    assert_eq!(sunk.sink.finish(NOW + 19_001).await.unwrap(), last);
+    let entries = everything(&*sunk.logs, &sunk.key).await;
+    assert_eq!(text_of(&entries), expected);
+    assert_eq!(entries.last().unwrap().seq, last);
+    let end = Marker::End {
+        how: LogEnd::Closed,
+    };
+    assert_eq!(markers(&entries), [end]);
 }
 
 #[tokio::test]
