@@ -63,6 +63,17 @@ impl SandboxHost {
         }
     }
 
+    /// Kills every process inside, whatever it does against it; the sandbox stays.
+    pub async fn clear(&self) -> Result<(), HostError> {
+        match self.sandbox.made() {
+            Some(sandbox) => sandbox
+                .clear()
+                .await
+                .map_err(|error| spawn_error(String::new(), error)),
+            None => Ok(()),
+        }
+    }
+
     async fn sandbox(&self) -> Result<&Arc<Sandbox>, HostError> {
         self.sandbox.get(|| self.create()).await
     }

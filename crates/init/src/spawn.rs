@@ -16,6 +16,10 @@ use crate::{
     rights, sys, terminal,
 };
 
+/// A start takes a millisecond; half a minute is enough on any machine that works.
+const WAKE_EVERY_MS: i32 = 50;
+const WAKE_UPS: u32 = 600;
+
 /// Where a start stopped, and the kernel's reason.
 struct Stopped {
     stage: SpawnStage,
@@ -141,7 +145,7 @@ fn start(request: &Request, files: Vec<OwnedFd>) -> Result<(i32, Option<OwnedFd>
     }
     drop(tells);
     let pid = i32::try_from(pid).unwrap_or(-1);
-    match read_report(&told) {
+    match await_report(&told, pid) {
         None => Ok((pid, streams.outer)),
         Some(stopped) => {
             // SAFETY: a null status pointer is allowed. The child is exiting.
@@ -341,6 +345,24 @@ fn report(tells: &OwnedFd, stopped: &Stopped) {
     let errno = stopped.error.raw_os_error().unwrap_or(libc::EIO);
     let message = bulkhead_init::wire::encode(&(vec![stopped.stage.clone()], errno));
     let _ = sys::write_all(tells.as_fd(), &message);
+}
+
+/// Before it executes the program the child is the agent's user for a moment, so a process inside may stop it there, and
+/// with it everything that waits for this one. So it is woken again and again, and given up at last.
+fn await_report(told: &OwnedFd, pid: i32) -> Option<Stopped> {
+    for _ in 0..WAKE_UPS {
+        if sys::is_readable(told.as_fd(), WAKE_EVERY_MS) {
+            return read_report(told);
+        }
+        // SAFETY: `kill` takes numbers only, and the child is not reaped yet, so the pid is its own.
+        unsafe { libc::kill(pid, libc::SIGCONT) };
+    }
+    // SAFETY: as above.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    Some(Stopped {
+        stage: SpawnStage::Fork {},
+        error: io::Error::from_raw_os_error(libc::ETIMEDOUT),
+    })
 }
 
 /// The child's report; none when the program runs, because the exec closed the pipe.

@@ -174,6 +174,17 @@ pub(crate) fn write_all(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
+/// Waits for data or the other end's closing, for a time.
+pub(crate) fn is_readable(fd: BorrowedFd<'_>, milliseconds: i32) -> bool {
+    let mut polled = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: the one entry outlives the call.
+    unsafe { libc::poll(&raw mut polled, 1, milliseconds) > 0 }
+}
+
 /// Both ends of a pipe, closed on exec.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];

@@ -68,6 +68,8 @@ pub(crate) enum Ask {
         output: OwnedFd,
         answer: oneshot::Sender<Result<Started, SpawnError>>,
     },
+    /// Kill every process, but not the sandbox.
+    Clear,
     End(Cause),
 }
 
@@ -280,6 +282,10 @@ impl Driver {
                     answer,
                 };
                 self.request(token, request, &[output], waits).await;
+            }
+            Ask::Clear => {
+                // As above.
+                let _ = self.links.requests.send(&Request::Clear {}, &[]).await;
             }
             Ask::End(_) => {}
         }

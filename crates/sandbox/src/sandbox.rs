@@ -87,6 +87,12 @@ impl Sandbox {
         Process::new(started, outer, self.asks.downgrade()).map_err(SpawnError::Io)
     }
 
+    /// Kills every process inside, whatever it does against it, and keeps the sandbox for what is started next.
+    pub async fn clear(&self) -> Result<(), SpawnError> {
+        let asked = self.asks.send(Ask::Clear).await;
+        asked.map_err(|_| SpawnError::SandboxEnded)
+    }
+
     /// A look around by PID 1's own code, as the agent, behind every wall: lines of what was tried and answered.
     pub(crate) async fn examine(&self) -> Result<String, SpawnError> {
         let (answer, answered) = oneshot::channel();

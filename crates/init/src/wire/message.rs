@@ -82,6 +82,8 @@ choice!(
         2 => Signal { token: u32, group: u8, signal: i32 },
         /// A process like any other, but one that looks around and writes what it sees to the one file beside this.
         3 => Examine { token: u32 },
+        /// Kills every process but PID 1. What is asked for after it finds nobody alive who could hinder it.
+        4 => Clear {},
     }
 );
 

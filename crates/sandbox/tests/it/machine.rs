@@ -2,6 +2,8 @@
 
 use bulkhead_sandbox::{Cause, ExitStatus, ProcessSpec, Stdio, TerminalSize, Workspace};
 
+use tokio::io::AsyncReadExt as _;
+
 use crate::support::{PATIENCE, groups_of, id, one, place, plan, say, shell};
 
 fn perl(script: &str) -> ProcessSpec {
@@ -161,4 +163,27 @@ async fn streams_can_be_opened_by_name() {
         said.stderr.starts_with("err\n") && said.stderr.contains("denied"),
         "{said:?}"
     );
+}
+
+/// R4, case 18: a process that stops every other one again and again cannot stop PID 1 through the processes that it starts,
+/// and nothing survives a clearing.
+#[tokio::test]
+async fn r4_stopping_others_does_not_stop_the_init() {
+    let place = place().await;
+    let sandbox = place.engine.create(plan()).await.unwrap();
+    let script = "$| = 1; print 1; while (1) { kill 'STOP', -1 }";
+    let mut stopper = sandbox.spawn(perl(script)).await.unwrap();
+    let mut one = [0];
+    let begun = stopper.stdout.as_mut().unwrap().read_exact(&mut one);
+    tokio::time::timeout(PATIENCE, begun)
+        .await
+        .unwrap()
+        .unwrap();
+    for attempt in 0..20 {
+        let started = tokio::time::timeout(PATIENCE, sandbox.spawn(shell("true")));
+        assert!(started.await.is_ok(), "start {attempt} is stuck");
+    }
+    sandbox.clear().await.unwrap();
+    let said = say(&sandbox, shell("echo alive; ls -d /proc/[0-9]* | wc -l")).await;
+    assert!(said.stdout.starts_with("alive"), "{said:?}");
 }
