@@ -22,7 +22,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use rustix::{
     fs::{MemfdFlags, memfd_create},
-    process::{DumpableBehavior, set_dumpable_behavior},
+    process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit},
 };
 use secrecy::SecretString;
 use zeroize::Zeroizing;
@@ -88,6 +88,22 @@ pub(crate) fn take() -> Result<Environment> {
 /// No other process of this user can read this one's memory or environment from here on.
 pub(crate) fn hide() -> Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).context("making the process not dumpable")
+}
+
+/// As many open files as this process may have, up to what it can need. Each connection that a sandbox opens to its door or to
+/// the phase gateway is one here, and the usual 1024 are fewer than four hostile sandboxes hold. Where it cannot be raised,
+/// the limit stays what it is.
+pub(crate) fn raise_open_files() {
+    const ENOUGH: u64 = 65_536;
+    let known = getrlimit(Resource::Nofile);
+    let wanted = known.maximum.unwrap_or(ENOUGH).min(ENOUGH);
+    if known.current.is_some_and(|current| current < wanted) {
+        let limit = Rlimit {
+            current: Some(wanted),
+            maximum: known.maximum,
+        };
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
 }
 
 fn is_harmless(name: &OsStr) -> bool {

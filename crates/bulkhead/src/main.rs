@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Err(error) => return failure::wrong_usage(&error).into(),
     };
     let output = Output::new(cli.format());
+    environment::raise_open_files();
     let errors = cli.command.errors();
     let environment = match cli.command.holds_credentials() {
         true => environment::take(),

@@ -58,3 +58,37 @@ fn h7_case_31_a_credential_in_a_variable_is_gone_from_proc() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+/// R4: a few sandboxes that hold all connections they may must not use up the open files of the process that serves everybody.
+#[test]
+fn r4_the_usual_limit_of_open_files_is_raised() {
+    let world = World::new();
+    let bulkhead = world.command(["secrets", "set", "NPM_TOKEN"]);
+    let mut child = std::process::Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -Sn 200; ulimit -Hn 5000; exec \"$0\" secrets set NPM_TOKEN",
+        ])
+        .arg(bulkhead.get_program())
+        .env("HOME", world.path())
+        .env("BULKHEAD_DATA_DIR", world.data_dir())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let limits = std::path::PathBuf::from(format!("/proc/{}/limits", child.id()));
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let text = std::fs::read_to_string(&limits).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with("Max open files"));
+        let numbers: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+        if numbers.get(3) == Some(&"5000") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{line:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
