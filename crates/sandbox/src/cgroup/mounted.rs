@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::v2::OWN_LEAF;
+
 /// The mount points of the hierarchies that this process sees, and where it stands in the v2 one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Mounted {
@@ -47,7 +49,14 @@ pub(crate) fn mounted(mountinfo: &str, own_groups: Option<&str>) -> Mounted {
         }
     }
     let own = own_groups.and_then(|text| text.lines().find_map(|line| line.strip_prefix("0::/")));
-    found.delegated = own.map(PathBuf::from);
+    found.delegated = own.map(|own| {
+        let own = PathBuf::from(own);
+        // A process that one of us has started stands in the leaf of that one, and may work where that one works.
+        match own.parent() {
+            Some(group) if own.ends_with(OWN_LEAF) => group.to_owned(),
+            _ => own,
+        }
+    });
     found
 }
 
@@ -71,6 +80,15 @@ mod tests {
 27 24 0:25 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
 28 24 0:26 / /sys/fs/cgroup/a\\040b rw - cgroup2 cgroup2 rw,nsdelegate
 ";
+
+    /// A session process is started by a process that has moved into its leaf; both make sandboxes in the same group.
+    #[test]
+    fn the_leaf_of_a_parent_is_not_a_place_of_its_own() {
+        let delegated = |own| mounted(HYBRID, Some(own)).delegated;
+        let group = Some(PathBuf::from("user.slice/a.scope"));
+        assert_eq!(delegated("0::/user.slice/a.scope\n"), group);
+        assert_eq!(delegated("0::/user.slice/a.scope/bulkhead-parent\n"), group);
+    }
 
     #[test]
     fn hierarchies_are_read_from_mountinfo() {

@@ -11,7 +11,7 @@ use crate::error::Refusal;
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 const HAND_DOWN: &str = "+cpu +memory +pids";
 /// Where a delegated parent moves itself: a group with controllers for its children may hold no process itself.
-const OWN_LEAF: &str = "bulkhead-parent";
+pub(super) const OWN_LEAF: &str = "bulkhead-parent";
 /// The length of one accounting period of the CPU limit.
 const PERIOD_US: u64 = 100_000;
 
