@@ -1,7 +1,7 @@
 //! What goes, when, and what stays: garbage collection that says exactly what it did (R19, case 48).
 //!
 //! Only runs that have ended can go, with everything that belongs to them: state, moves, decisions,
-//! effects, pushes, events, tokens, lease, logs, artifacts. Rows go first, in one transaction per run; a
+//! effects, pushes, events, tokens, lease, notes, logs, artifacts. Rows go first, in one transaction per run; a
 //! crash before the files went leaves files without rows, which the comparison below finds (case 25).
 
 mod orphans;
@@ -415,6 +415,8 @@ async fn delete_run(tx: &mut Connection, run: RunId) -> Result<()> {
     for statement in [
         "DELETE FROM runs WHERE id = $1",
         "DELETE FROM leases WHERE resource = 'run/' || $1",
+        // What is noted of a run stands under `<kind>/<run>/<what>`.
+        "DELETE FROM settings WHERE name LIKE '%/' || $1 || '/%'",
     ] {
         sqlx::query(statement)
             .bind(run.to_string())

@@ -161,6 +161,36 @@ async fn r19_by_age_a_run_goes_with_everything_and_the_report_says_what() {
     assert_eq!(all.files(), 3, "two logs and one shared content are left");
 }
 
+/// What is noted of a run (the kinds of its artifacts, who was told of its gates) goes with it, and nothing else does.
+#[tokio::test]
+async fn r19_what_is_noted_of_a_run_goes_with_it() {
+    let all = Collected::new().await;
+    let old = all.ended(b"old", NOW).await;
+    let young = all.ended(b"young", NOW + 5 * DAY).await;
+    let store = &all.fixture.store;
+    let names = |run| {
+        [
+            format!("notice/{run}/gate"),
+            format!("artifact-kind/{run}/report"),
+        ]
+    };
+    for name in names(old).into_iter().chain(names(young)) {
+        store.set_setting(&name, &1, NOW).await.unwrap();
+    }
+    store.set_setting("other", &1, NOW).await.unwrap();
+    let policy = Policy {
+        max_age_ms: Some(7 * DAY),
+        ..KEEP_ALL
+    };
+    all.gc(policy, NOW + 8 * DAY).await;
+    for name in names(old) {
+        assert_eq!(store.setting::<i64>(&name).await.unwrap(), None);
+    }
+    for name in names(young).iter().map(String::as_str).chain(["other"]) {
+        assert_eq!(store.setting::<i64>(name).await.unwrap(), Some(1));
+    }
+}
+
 #[tokio::test]
 async fn r19_by_count_and_by_bytes_the_oldest_go_and_shared_content_stays() {
     let all = Collected::new().await;
