@@ -1,6 +1,9 @@
 //! Whole runs with the real executor, real sessions and real sandboxes.
 
+mod caps;
+mod http;
 mod machine;
+mod real_agent;
 mod recovery;
 
 use std::time::Duration;
@@ -80,6 +83,37 @@ async fn r2_send_back_brings_the_comment_and_reject_ends() {
     machine.answer(&run, Answer::Reject).await;
     let ended = machine.until(&run, |run| run.status.is_final()).await;
     assert_eq!(ended.status, RunStatus::Rejected);
+    machine.stop().await;
+}
+
+/// R14: an agent that pushes by itself with its phase's token and then fails has not done its phase: it parks, and
+/// goes on from its own commit.
+#[tokio::test]
+async fn r14_an_agent_that_pushes_by_itself_and_fails_is_not_done() {
+    let workflow = machine::pushes_by_itself("exit 1");
+    let machine = Machine::start_with(&workflow, machine::some_model).await;
+    let run = machine.run().await;
+    let parked = machine
+        .until(&run, |run| run.gate.is_some() || run.status.is_final())
+        .await;
+    let log = machine.log(&run, "half").await;
+    assert!(log.contains("begun"), "{log}");
+    assert!(
+        matches!(
+            parked.gate.as_ref().unwrap().why,
+            GateWhyView::Parked { .. }
+        ),
+        "{parked:?}"
+    );
+    let branch = parked.branch.unwrap();
+    assert_eq!(repo::subjects(&machine.repository(), &branch), ["half"]);
+    machine.answer(&run, Answer::Approve).await;
+    let ended = machine.until(&run, |run| run.status.is_final()).await;
+    assert_eq!(ended.status, RunStatus::Completed, "{ended:?}");
+    assert_eq!(
+        repo::subjects(&machine.repository(), &branch),
+        ["half", "Pushes: half"]
+    );
     machine.stop().await;
 }
 

@@ -5,3 +5,5 @@ mod crash;
 mod e2e;
 mod fake;
 mod repo;
+#[path = "../../../crates/session/tests/it/toolchain.rs"]
+mod toolchain;

@@ -8,9 +8,7 @@ use std::{
 
 /// The directory in which `name` is installed, as a toolchain of a phase. Several test processes may ask at once.
 pub(crate) fn installed(name: &str) -> PathBuf {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/agents")
-        .join(name);
+    let manifest = manifests().join(name);
     let lock = fs::read_to_string(manifest.join("package-lock.json")).unwrap();
     let dir = cache().join(format!("{name}-{}", checksum(&lock)));
     fs::create_dir_all(&dir).unwrap();
@@ -25,6 +23,13 @@ pub(crate) fn installed(name: &str) -> PathBuf {
         fs::write(done, "").unwrap();
     }
     dir
+}
+
+/// The lock files, which tests of several crates use.
+fn manifests() -> PathBuf {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let mut found = above.map(|dir| dir.join("crates/session/tests/agents"));
+    found.find(|dir| dir.is_dir()).unwrap()
 }
 
 /// A place that may be shown inside a sandbox at its own path: not below the directories that sandboxes make

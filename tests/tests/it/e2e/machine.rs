@@ -9,7 +9,8 @@ use std::{
 use bulkhead_model::RunId;
 use bulkhead_runner::{BuiltinConfig, BuiltinExecutor};
 use bulkhead_server::{
-    Answer, Caller, Config, ControlPlane, DecisionRequest, NewRun, Recovered, RunView,
+    Answer, Caller, Config, ControlPlane, DecisionRequest, ModelUpstream, NewRun, Recovered,
+    RunView,
 };
 use bulkhead_session::wire::Machine as SessionMachine;
 
@@ -35,6 +36,13 @@ fn program() -> PathBuf {
 
 /// Opens a control plane on `root` and lets it mend and work.
 pub(crate) async fn open(root: &Path) -> (ControlPlane, Recovered) {
+    open_with(root, |_| {}).await
+}
+
+pub(crate) async fn open_with(
+    root: &Path,
+    configure: impl FnOnce(&mut Config),
+) -> (ControlPlane, Recovered) {
     let executor = BuiltinExecutor::new(BuiltinConfig {
         program: program(),
         args: vec!["session-worker".into()],
@@ -44,12 +52,52 @@ pub(crate) async fn open(root: &Path) -> (ControlPlane, Recovered) {
         machine: SessionMachine::new(root.join("sandbox")),
     })
     .unwrap();
-    let config = Config::new(root.join("data"), root.join("run"));
+    let mut config = Config::new(root.join("data"), root.join("run"));
+    configure(&mut config);
     let plane = ControlPlane::open(config, Arc::new(executor))
         .await
         .unwrap();
     let recovered = plane.start().await.unwrap();
     (plane, recovered)
+}
+
+/// A phase `half` whose agent commits and pushes by itself with the token that it holds in the place of a key, and
+/// then does `next`; its second attempt finds that and adds a file.
+pub(crate) fn pushes_by_itself(next: &str) -> String {
+    format!(
+        r#"
+name: Pushes
+phases:
+  - name: half
+    agent:
+      name: claude
+      protocol: plain
+      command:
+        - sh
+        - -ec
+        - |
+          if test "$BULKHEAD_PHASE_ATTEMPT" = 2; then test -f half.txt; echo done > done.txt; exit 0; fi
+          echo half > half.txt
+          git add half.txt
+          git commit -qm half
+          git -c http.extraHeader="Authorization: Bearer $ANTHROPIC_API_KEY" push -q origin "HEAD:$BULKHEAD_RUN_BRANCH"
+          echo begun
+          {next}
+    prompt: go
+    gate: none
+"#
+    )
+}
+
+/// An operator's configuration in which the agents' model APIs are known; nobody asks them.
+pub(crate) fn some_model(config: &mut Config) {
+    let nowhere = ModelUpstream {
+        base_url: "https://model.invalid".parse().unwrap(),
+        header: "x-api-key".to_owned(),
+        credential: None,
+        allow_private: false,
+    };
+    config.models.insert("anthropic".to_owned(), nowhere);
 }
 
 pub(crate) fn new_run(root: &Path) -> NewRun {
@@ -66,10 +114,18 @@ pub(crate) fn new_run(root: &Path) -> NewRun {
 
 impl Machine {
     pub(crate) async fn start(workflow: &str) -> Self {
+        Self::start_with(workflow, |_| {}).await
+    }
+
+    pub(crate) async fn start_with(workflow: &str, configure: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         repo::with_workflow(&dir.path().join("repo"), workflow);
-        let (plane, _) = open(dir.path()).await;
+        let (plane, _) = open_with(dir.path(), configure).await;
         Self { plane, dir }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.dir.path()
     }
 
     pub(crate) fn repository(&self) -> PathBuf {
