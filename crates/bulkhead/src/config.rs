@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use bulkhead_server::{GitCredential, ModelUpstream, NotifyCommand, NotifyConfig};
+use bulkhead_server::{GitCredential, ModelUpstream, NotifyCommand, NotifyConfig, Submodule};
 use bulkhead_store::retention::Policy;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -35,6 +35,8 @@ pub(crate) struct OperatorConfig {
     pub(crate) places: Option<usize>,
     models: BTreeMap<String, Model>,
     git: Vec<Git>,
+    /// Repositories that submodules may come from.
+    submodules: Vec<Listed>,
     /// Directories outside `/usr` that sandboxes may see, read-only (R6).
     pub(crate) toolchains: Vec<PathBuf>,
     notify: Notify,
@@ -80,6 +82,15 @@ struct Git {
     url: String,
     username: String,
     password: Source,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    /// As `.gitmodules` has it.
+    url: String,
+    /// Where it is fetched from; default: the URL itself.
+    source: Option<String>,
 }
 
 /// A URL, checked when it is read.
@@ -166,7 +177,7 @@ const WELL_KNOWN: &[(&str, &str, &str, &str, &[&str])] = &[
         &["OPENAI_API_KEY", "CODEX_API_KEY"],
     ),
     (
-        "gemini",
+        "google",
         "https://generativelanguage.googleapis.com",
         "x-goog-api-key",
         "",
@@ -246,6 +257,14 @@ impl OperatorConfig {
             })
         };
         self.git.iter().map(credential).collect()
+    }
+
+    pub(crate) fn submodules(&self) -> Vec<Submodule> {
+        let listed = self.submodules.iter().map(|listed| Submodule {
+            url: listed.url.clone(),
+            source: listed.source.clone().unwrap_or_else(|| listed.url.clone()),
+        });
+        listed.collect()
     }
 
     pub(crate) fn notify(&self) -> NotifyConfig {
@@ -356,6 +375,7 @@ mod tests {
             "author: {name: Robot, email: robot@example.com}\n\
              places: 3\n\
              models:\n  local:\n    url: http://127.0.0.1:8000\n    allow_private: true\n\
+             submodules: [{url: 'https://forge.example/lib.git'}, {url: ../b, source: /srv/b}]\n\
              toolchains: [/opt/node]\n\
              notify:\n  commands:\n    chat: {argv: [notify-send], time: 5s}\n\
              retention: {logs_days: 7}\n\
@@ -363,6 +383,9 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.places, Some(3));
+        let submodules = config.submodules();
+        assert_eq!(submodules[0].source, "https://forge.example/lib.git");
+        assert_eq!(submodules[1].source, "/srv/b");
         let models = config.models(&Environment::default()).unwrap();
         assert!(models["local"].allow_private);
         assert_eq!(config.notify().commands["chat"].time_limit.as_secs(), 5);

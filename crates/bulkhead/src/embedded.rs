@@ -108,6 +108,7 @@ fn config(data_dir: &Path, operator: &OperatorConfig, environment: &Environment)
     }
     config.models = operator.models(environment)?;
     config.git_credentials = operator.git_credentials(environment)?;
+    config.submodules = operator.submodules();
     config.toolchains.clone_from(&operator.toolchains);
     config.notify = operator.notify();
     operator.retain(&mut config.retention);

@@ -8,7 +8,7 @@ use bulkhead_store::MasterKey;
 use secrecy::SecretString;
 use url::Url;
 
-use crate::FailPoints;
+use crate::{Clock, FailPoints};
 
 /// Everything that [`ControlPlane::open`](crate::ControlPlane::open) needs.
 #[derive(Debug, Clone)]
@@ -26,6 +26,8 @@ pub struct Config {
     pub models: BTreeMap<String, ModelUpstream>,
     /// Credentials for remote repositories, by the URL that they begin with; the longest match counts.
     pub git_credentials: Vec<GitCredential>,
+    /// Repositories that submodules may come from, besides those that the parent holds itself (case 38).
+    pub submodules: Vec<Submodule>,
     /// Directories outside `/usr` that sandboxes may see, read-only (R6).
     pub toolchains: Vec<PathBuf>,
     pub notify: NotifyConfig,
@@ -40,6 +42,7 @@ pub struct Config {
     /// Where the master key comes from (D7).
     pub master_key: MasterKey,
     pub git: GitProgram,
+    pub clock: Clock,
     pub fail_points: FailPoints,
 }
 
@@ -60,6 +63,15 @@ pub struct GitCredential {
     pub url_prefix: String,
     pub username: String,
     pub password: SecretString,
+}
+
+/// A submodule's repository that the operator permits.
+#[derive(Debug, Clone)]
+pub struct Submodule {
+    /// The URL as `.gitmodules` has it, or as it resolves against the parent's own URL or path.
+    pub url: String,
+    /// A path on this machine or a URL: where it is fetched from.
+    pub source: String,
 }
 
 /// Where word of waiting gates may go. A workflow names one of these; it can bring none of its own.
@@ -95,6 +107,7 @@ impl Config {
             lease_ttl: Duration::from_secs(30),
             models: BTreeMap::new(),
             git_credentials: Vec::new(),
+            submodules: Vec::new(),
             toolchains: Vec::new(),
             notify: NotifyConfig::default(),
             retention: Retention {
@@ -107,6 +120,7 @@ impl Config {
             allowed_hosts: Vec::new(),
             master_key: MasterKey::File,
             git: GitProgram::default(),
+            clock: Clock::System,
             fail_points: FailPoints::default(),
         }
     }

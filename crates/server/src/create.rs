@@ -12,9 +12,7 @@ use bulkhead_store::runs::{Idempotency, NewRun as StoredNewRun};
 use uuid::Uuid;
 
 use crate::{
-    Caller, Code, NewRun, Problem, WorkflowSource,
-    clock::now_ms,
-    ledger,
+    Caller, Code, NewRun, Problem, WorkflowSource, ledger,
     plane::Plane,
     problem::chain,
     resolve,
@@ -88,7 +86,7 @@ async fn store(
             run: &run,
             idempotency,
             actor: &caller.name,
-            now_ms: now_ms(),
+            now_ms: plane.now_ms(),
         })
         .await?;
     Ok(created.id())

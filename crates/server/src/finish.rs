@@ -8,7 +8,7 @@ use bulkhead_model::{
 };
 use bulkhead_store::PhaseKey;
 
-use crate::{clock::now_ms, outbox::EffectError, plane::Plane};
+use crate::{outbox::EffectError, plane::Plane};
 
 /// Takes back every token of the run. They are worth nothing without a lease anyway; this makes sure that
 /// they stay so.
@@ -22,7 +22,10 @@ pub(crate) async fn run(plane: &Arc<Plane>, run: RunId, end: &End) -> Result<(),
                 phase: plan.name.clone(),
                 attempt,
             };
-            plane.store.revoke_phase_tokens(&key, now_ms()).await?;
+            plane
+                .store
+                .revoke_phase_tokens(&key, plane.now_ms())
+                .await?;
         }
     }
     plane.repos.forget(run).await;

@@ -9,8 +9,8 @@ use bulkhead_model::{
 };
 
 use crate::{
-    Caller, Code, LandMode, LandOutcome, LandRequest, LandView, Problem, clock::now_ms, ledger,
-    plane::Plane, problem::chain,
+    Caller, Code, LandMode, LandOutcome, LandRequest, LandView, Problem, ledger, plane::Plane,
+    problem::chain,
 };
 
 pub(crate) async fn run(
@@ -52,7 +52,7 @@ pub(crate) async fn run(
         ),
         committer_name: plane.config.author_name.clone(),
         committer_email: plane.config.author_email.clone(),
-        now_s: now_ms() / 1000,
+        now_s: plane.now_ms() / 1000,
     };
     let repository = plane.repos.open(plane, &repo.source).await?;
     let landed = repository

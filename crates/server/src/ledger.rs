@@ -15,7 +15,7 @@ use bulkhead_store::{
 };
 use secrecy::SecretString;
 
-use crate::{clock::now_ms, plane::Plane};
+use crate::plane::Plane;
 
 pub(crate) struct Ledger(pub(crate) Arc<Plane>);
 
@@ -25,7 +25,7 @@ impl PhaseAuth for Ledger {
         let grant = self
             .0
             .store
-            .phase_grant(token, now_ms())
+            .phase_grant(token, self.0.now_ms())
             .await
             .map_err(unavailable)?;
         let Some((held, Some(branch))) = grant.map(|grant| (grant.held, grant.branch)) else {
@@ -66,7 +66,7 @@ impl PushLedger for Ledger {
         };
         let recorded = plane
             .store
-            .record_push(&held(&push.grant), &update, now_ms())
+            .record_push(&held(&push.grant), &update, plane.now_ms())
             .await;
         plane.fail_point("push.after_record");
         match recorded {
@@ -90,7 +90,7 @@ impl PushLedger for Ledger {
         let recorded = recorded.ok_or(LedgerError::Ended)?;
         let done = plane
             .store
-            .finish_push(recorded.id, PushEnd::Done, now_ms())
+            .finish_push(recorded.id, PushEnd::Done, plane.now_ms())
             .await;
         plane.fail_point("push.after_done");
         done.map_err(unavailable)

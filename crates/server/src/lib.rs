@@ -48,7 +48,10 @@ mod webhook;
 pub use api::openapi;
 pub use bulkhead_git::GitProgram;
 pub use bulkhead_store::MasterKey;
-pub use config::{Config, GitCredential, ModelUpstream, NotifyCommand, NotifyConfig, Retention};
+pub use clock::{Clock, ManualClock};
+pub use config::{
+    Config, GitCredential, ModelUpstream, NotifyCommand, NotifyConfig, Retention, Submodule,
+};
 pub use control::{Caller, ControlPlane, OpenError, Recovered, Scope};
 pub use failpoint::FailPoints;
 pub use problem::{Code, Problem, ProblemBody};

@@ -9,7 +9,7 @@ use bulkhead_door::model::{
 use futures::future::BoxFuture;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::{ModelUpstream as Configured, clock::now_ms, plane::Plane, problem::chain};
+use crate::{ModelUpstream as Configured, plane::Plane, problem::chain};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ModelsError {
@@ -68,7 +68,7 @@ impl Tokens {
         let grant = self
             .0
             .store
-            .phase_grant(&SecretString::from(token), now_ms())
+            .phase_grant(&SecretString::from(token), self.0.now_ms())
             .await;
         let key = grant
             .map_err(failed)?

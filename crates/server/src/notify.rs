@@ -13,7 +13,7 @@ use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use bulkhead_store::Error as StoreError;
 
-use crate::{NotifyCommand, clock::now_ms, plane::Plane, problem::chain, webhook};
+use crate::{NotifyCommand, plane::Plane, problem::chain, webhook};
 
 const ATTEMPTS: u32 = 12;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ pub(crate) async fn begin_again(
 ) -> Result<(), StoreError> {
     if plane
         .store
-        .setting::<i64>(&told_name(gate))
+        .setting::<i64>(&told_name(run, gate))
         .await?
         .is_none()
     {
@@ -73,8 +73,9 @@ pub(crate) async fn begin_again(
     Ok(())
 }
 
-fn told_name(gate: GateId) -> String {
-    format!("notice/{gate}")
+/// The run's id in the middle makes it go with its run.
+fn told_name(run: RunId, gate: GateId) -> String {
+    format!("notice/{run}/{gate}")
 }
 
 async fn tell_all(plane: &Plane, run: RunId, gate: GateId) -> Result<(), String> {
@@ -103,8 +104,11 @@ async fn tell_all(plane: &Plane, run: RunId, gate: GateId) -> Result<(), String>
     if !failed.is_empty() {
         return Err(failed.join("; "));
     }
-    let now = now_ms();
-    let told = plane.store.set_setting(&told_name(gate), &now, now).await;
+    let now = plane.now_ms();
+    let told = plane
+        .store
+        .set_setting(&told_name(run, gate), &now, now)
+        .await;
     told.map_err(|error| chain(&error))
 }
 

@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 
 use crate::{
     backoff::Backoff,
-    clock::now_ms,
     finish, notify,
     phase::{self, Dispatch},
     plane::Plane,
@@ -69,7 +68,10 @@ async fn claim(plane: &Plane, room: usize) -> Result<Vec<Claimed>, bulkhead_stor
     if limit == 0 {
         return Ok(Vec::new());
     }
-    plane.store.claim_effects(limit, HOLD_MS, now_ms()).await
+    plane
+        .store
+        .claim_effects(limit, HOLD_MS, plane.now_ms())
+        .await
 }
 
 /// Waits until there may be something to do.
@@ -83,7 +85,7 @@ async fn wait(plane: &Plane, running: &mut JoinSet<()>, full: bool) {
     }
     let due = plane.store.next_effect_due_ms().await.ok().flatten();
     let until_due = due.map_or(LOOK_AT_LEAST, |due| {
-        Duration::from_millis(u64::try_from(due - now_ms()).unwrap_or(0))
+        Duration::from_millis(u64::try_from(due - plane.now_ms()).unwrap_or(0))
     });
     tokio::select! {
         () = plane.store.outbox_rung() => {}
@@ -97,7 +99,7 @@ async fn perform(plane: &Arc<Plane>, claimed: Claimed) {
     let performed = act(plane, claimed.effect.clone()).await;
     plane.fail_point("effect.performed");
     let noted = match performed {
-        Ok(()) => plane.store.ack_effect(&claimed, now_ms()).await,
+        Ok(()) => plane.store.ack_effect(&claimed, plane.now_ms()).await,
         Err(error) => put_off(plane, &claimed, &error).await,
     };
     plane.fail_point("effect.noted");
@@ -148,6 +150,9 @@ async fn put_off(
 ) -> Result<(), bulkhead_store::Error> {
     let words = chain(error);
     tracing::warn!(effect = %claimed.effect.id, error = words, "an effect failed; it comes again");
-    let later = plane.store.fail_effect(claimed, &words, now_ms()).await;
+    let later = plane
+        .store
+        .fail_effect(claimed, &words, plane.now_ms())
+        .await;
     later.map(drop)
 }

@@ -16,10 +16,7 @@ use bulkhead_store::{
 use futures::future::BoxFuture;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    Config, backoff::Backoff, clock::now_ms, phase::Phases, problem::chain, repos::Repos,
-    spec::RunSpec,
-};
+use crate::{Config, backoff::Backoff, phase::Phases, problem::chain, repos::Repos, spec::RunSpec};
 
 pub(crate) struct Plane {
     pub(crate) config: Config,
@@ -40,6 +37,11 @@ pub(crate) struct Plane {
 pub(crate) const HOLDER: &str = "server";
 
 impl Plane {
+    /// The time, as it is stored and compared.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.config.clock.now_ms()
+    }
+
     /// A place where a crash test may end this process.
     pub(crate) fn fail_point(&self, name: &'static str) {
         self.config.fail_points.hit(name);
@@ -59,7 +61,7 @@ impl Plane {
             expected: Expected::Current,
             event,
             actor,
-            now_ms: now_ms(),
+            now_ms: self.now_ms(),
         };
         let moved = self.store.apply(change).await?;
         self.fail_point(after);
@@ -134,7 +136,7 @@ impl Plane {
         kind: ArtifactKind,
     ) -> Result<(), StoreError> {
         self.store
-            .set_setting(&artifact_note(run, name), &kind, now_ms())
+            .set_setting(&artifact_note(run, name), &kind, self.now_ms())
             .await
     }
 
@@ -147,6 +149,7 @@ impl Plane {
     }
 }
 
+/// The run's id in the middle makes it go with its run.
 fn artifact_note(run: RunId, name: &ArtifactName) -> String {
     format!("artifact-kind/{run}/{name}")
 }

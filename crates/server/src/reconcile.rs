@@ -19,7 +19,6 @@ use bulkhead_runner::StopReason;
 use bulkhead_store::PhaseKey;
 
 use crate::{
-    clock::now_ms,
     create, notify,
     phase::{branch_tip, settle_push},
     plane::Plane,
@@ -128,10 +127,10 @@ async fn in_flight(
         }
     };
     // What it had said until then is whole; the log says that its writer was killed.
-    drop(plane.logs.recover(key, now_ms()).await);
+    drop(plane.logs.recover(key, plane.now_ms()).await);
     plane
         .store
-        .revoke_phase_tokens(key, now_ms())
+        .revoke_phase_tokens(key, plane.now_ms())
         .await
         .map_err(|error| chain(&error))?;
     match plane.post(run.id, &event, "reconciler").await {
@@ -150,7 +149,10 @@ async fn is_abandoned(
 ) -> Result<bool, String> {
     let resource = bulkhead_store::leases::Resource::run(run.id);
     if is_claimed {
-        let held = plane.store.check_fence(&resource, fence, now_ms()).await;
+        let held = plane
+            .store
+            .check_fence(&resource, fence, plane.now_ms())
+            .await;
         return Ok(held.is_err());
     }
     let pending = plane
@@ -174,7 +176,7 @@ async fn is_abandoned(
 async fn lease_ran_out(plane: &Plane, run: &Run, fence: Fence) -> Result<(), String> {
     let expired = plane
         .store
-        .expired_leases(now_ms())
+        .expired_leases(plane.now_ms())
         .await
         .map_err(|error| chain(&error))?;
     let resource = bulkhead_store::leases::Resource::run(run.id);
@@ -193,7 +195,7 @@ async fn over_time(plane: &Plane, run: &Run, attempt: &Attempt) {
         return;
     };
     let since = attempt.started_ms.unwrap_or(attempt.dispatched_ms);
-    let running_ms = u64::try_from(now_ms().saturating_sub(since)).unwrap_or(0);
+    let running_ms = u64::try_from(plane.now_ms().saturating_sub(since)).unwrap_or(0);
     if attempt.over.is_none() && run.spent.time_ms.saturating_add(running_ms) >= cap_ms {
         let cap = Cap {
             scope: CapScope::Run,
@@ -213,7 +215,7 @@ async fn expire_gate(plane: &Plane, run: &Run) -> Result<(), String> {
     };
     let is_over = gate
         .expires_ms
-        .is_some_and(|expires_ms| expires_ms <= now_ms());
+        .is_some_and(|expires_ms| expires_ms <= plane.now_ms());
     if is_over && !matches!(run.status, Status::Paused { .. }) {
         let event = RunEvent::GateExpired { gate: gate.id };
         plane

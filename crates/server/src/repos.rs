@@ -52,13 +52,13 @@ impl Repos {
         run: RunId,
         source: &str,
         commit: &Oid,
-        listed: &[ListedSubmodule],
     ) -> Result<GitExtras, Problem> {
         let repository = self.open(plane, source).await?;
+        let listed = listed(plane)?;
         let lookup = Lookup {
             program: &self.program,
             git_data: &self.git_data,
-            listed,
+            listed: &listed,
         };
         let looked = repository.preflight(commit, lookup).await;
         let looked = looked.map_err(|error| Problem::new(Code::Refused, chain(&error)))?;
@@ -104,6 +104,17 @@ impl Repos {
         open.insert(source.to_owned(), Arc::clone(&served));
         Ok(served)
     }
+}
+
+/// The submodules that the operator permits, with the operator's credentials for them.
+fn listed(plane: &Plane) -> Result<Vec<ListedSubmodule>, Problem> {
+    let listed = plane.config.submodules.iter().map(|submodule| {
+        Ok(ListedSubmodule {
+            url: submodule.url.clone(),
+            source: parse(&submodule.source, plane)?,
+        })
+    });
+    listed.collect()
 }
 
 /// A path on this machine or a URL, with the operator's credential for it.

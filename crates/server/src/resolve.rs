@@ -29,10 +29,7 @@ pub(crate) fn workflow(
     })?;
     let inputs = inputs(&workflow, new)?;
     let phases = workflow.phases.iter();
-    let agents = phases.map(|phase| match &phase.work {
-        WorkSpec::Command { .. } => Ok(None),
-        WorkSpec::Agent { agent, .. } => resolve_agent(agent, new.agent.as_deref()).map(Some),
-    });
+    let agents = phases.map(|phase| agent_of(&phase.work, new, config));
     Ok(Resolved {
         agents: agents.collect::<Result<_, _>>()?,
         inputs,
@@ -62,6 +59,16 @@ fn inputs(workflow: &Workflow, new: &NewRun) -> Result<BTreeMap<String, String>,
     })
 }
 
+/// None for a command.
+fn agent_of(work: &WorkSpec, new: &NewRun, config: &Config) -> Result<Option<Agent>, Problem> {
+    let WorkSpec::Agent { agent, .. } = work else {
+        return Ok(None);
+    };
+    let agent = resolve_agent(agent, new.agent.as_deref())?;
+    has_models(&agent, config)?;
+    Ok(Some(agent))
+}
+
 /// The agent that the phase names, or the one that the caller wants instead of it.
 fn resolve_agent(choice: &AgentChoice, instead: Option<&str>) -> Result<Agent, Problem> {
     let (name, overrides) = match instead {
@@ -83,6 +90,31 @@ fn resolve_agent(choice: &AgentChoice, instead: Option<&str>) -> Result<Agent, P
         spec,
         models: resolved.models,
     })
+}
+
+/// An agent whose model nobody can reach would only fail later, in its sandbox.
+fn has_models(agent: &Agent, config: &Config) -> Result<(), Problem> {
+    let mut upstreams = agent.models.iter().map(|model| model.upstream.as_str());
+    let missing = upstreams.find(|upstream| !config.models.contains_key(*upstream));
+    let Some(upstream) = missing else {
+        return Ok(());
+    };
+    let known: Vec<_> = config.models.keys().map(String::as_str).collect();
+    let known = match known.is_empty() {
+        true => "none".to_owned(),
+        false => known.join(", "),
+    };
+    Err(Problem::new(
+        Code::InvalidWorkflow,
+        format!(
+            "the agent {} speaks to the model API {upstream:?}, which this configuration does not have (it has {known})",
+            agent.spec.name
+        ),
+    )
+    .field("agent")
+    .remedy(format!(
+        "set the API's key where Bulkhead starts, or name {upstream} under `models` in the operator's configuration"
+    )))
 }
 
 fn overrides(choice: &AgentChoice) -> Overrides {

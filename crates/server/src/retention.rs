@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bulkhead_store::retention::{Mend, Policy};
 
-use crate::{clock::now_ms, plane::Plane, problem::chain};
+use crate::{plane::Plane, problem::chain};
 
 const EVERY: Duration = Duration::from_secs(3600);
 
@@ -26,7 +26,7 @@ async fn collect(plane: &Plane) -> Result<(), bulkhead_store::Error> {
     let policy = policy(plane);
     let report = plane
         .store
-        .gc(&*plane.logs, &policy, Mend::Remove, now_ms())
+        .gc(&*plane.logs, &policy, Mend::Remove, plane.now_ms())
         .await?;
     for removed in &report.removed {
         tracing::info!(run = %removed.run, reason = %removed.reason, "removed a run");

@@ -48,6 +48,25 @@ fn r1_a_wrong_workflow_is_2_with_file_line_and_the_nearest_name() {
     );
 }
 
+/// R1: before any work starts.
+#[test]
+fn r1_a_misspelt_agent_is_2_with_its_place_and_the_nearest_name() {
+    let world = World::new();
+    workflow(
+        &world,
+        "name: x\nphases:\n  - name: first\n    run: echo begun\n  - name: a\n    agent: claud\n    prompt: p\n",
+    );
+    let ended = world.run(&["run", "workflow.yaml", "--json"]).expect(2);
+    let error = &ended.json()["error"];
+    assert_eq!(error["kind"], "invalid-workflow");
+    let said = format!("{}{}", error["message"], error["findings"]);
+    assert!(
+        said.contains("6:12") && said.contains("did you mean `claude`"),
+        "{said}"
+    );
+    assert!(!ended.stderr.contains("begun"), "{}", ended.stderr);
+}
+
 #[test]
 fn r2_a_phase_that_fails_parks_and_is_1() {
     let world = World::new();

@@ -12,7 +12,7 @@ use bulkhead_store::tokens::{ApiToken, NewApiToken};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{ALL_SCOPES, Caller, ControlPlane, Scope};
-use crate::{Code, Problem, SecretView, TokenView, clock::now_ms};
+use crate::{Code, Problem, SecretView, TokenView};
 
 /// What the first token is called.
 const FIRST: &str = "admin";
@@ -37,7 +37,7 @@ impl ControlPlane {
         name: &SecretName,
         value: SecretString,
     ) -> Result<SecretView, Problem> {
-        let now = now_ms();
+        let now = self.plane.now_ms();
         let version = self.plane.store.set_secret(name, &value, now).await?;
         tracing::info!(%name, version, by = caller.name, "a secret was set");
         Ok(SecretView {
@@ -75,7 +75,7 @@ impl ControlPlane {
             .field("scopes"));
         }
         let words: Vec<String> = scopes.iter().map(|scope| word(*scope)).collect();
-        let now = now_ms();
+        let now = self.plane.now_ms();
         let new = NewApiToken {
             name,
             scopes: &words,
@@ -99,7 +99,7 @@ impl ControlPlane {
     pub async fn revoke_token(&self, caller: &Caller, id: &str) -> Result<(), Problem> {
         self.plane
             .store
-            .revoke_api_token(id.parse()?, now_ms())
+            .revoke_api_token(id.parse()?, self.plane.now_ms())
             .await?;
         tracing::info!(id, by = caller.name, "a token was revoked");
         Ok(())
@@ -117,7 +117,7 @@ impl ControlPlane {
         for unknown in before.iter().filter(|token| token.name == FIRST) {
             self.plane
                 .store
-                .revoke_api_token(unknown.id, now_ms())
+                .revoke_api_token(unknown.id, self.plane.now_ms())
                 .await?;
         }
         let made = self
@@ -134,7 +134,11 @@ impl ControlPlane {
 
     /// Who holds this token; none where it is unknown, revoked or expired.
     pub(crate) async fn caller(&self, token: &SecretString) -> Result<Option<Caller>, Problem> {
-        let found = self.plane.store.api_token(token, now_ms()).await?;
+        let found = self
+            .plane
+            .store
+            .api_token(token, self.plane.now_ms())
+            .await?;
         Ok(found.map(|token| Caller {
             scopes: ALL_SCOPES
                 .into_iter()

@@ -1,6 +1,5 @@
 //! From a dispatch to the order and what travels beside it.
 
-use bulkhead_git::ListedSubmodule;
 use bulkhead_model::{
     GitExtras, PhaseOrder, SecretName,
     compose::{GitSurroundings, Surroundings, phase_order},
@@ -10,7 +9,7 @@ use bulkhead_runner::{ArtifactFile, ArtifactKind, PhaseSecrets};
 use secrecy::SecretString;
 
 use super::Dispatch;
-use crate::{clock::now_ms, gateway, ledger, plane::Plane, problem::chain, spec::RunSpec};
+use crate::{gateway, ledger, plane::Plane, problem::chain, spec::RunSpec};
 
 /// Everything that [`bulkhead_runner::Executor::start`] needs, and what the log must never show.
 pub(super) struct Prepared {
@@ -36,7 +35,7 @@ pub(super) async fn prepare(plane: &Plane, dispatch: &Dispatch) -> Result<Prepar
     plane.fail_point("token.before_minting");
     let token = plane
         .store
-        .mint_phase_token(&dispatch.held(), branch, now_ms())
+        .mint_phase_token(&dispatch.held(), branch, plane.now_ms())
         .await;
     plane.fail_point("token.after_minting");
     Ok(Prepared {
@@ -91,10 +90,9 @@ async fn extras(plane: &Plane, dispatch: &Dispatch, spec: &RunSpec) -> Result<Gi
     };
     let start = dispatch.start.as_ref().unwrap_or(&repo.base_commit);
     let commit = ledger::oid(start).map_err(|error| refused(&error))?;
-    let listed: [ListedSubmodule; 0] = [];
     let looked = plane
         .repos
-        .look(plane, dispatch.run, &repo.source, &commit, &listed)
+        .look(plane, dispatch.run, &repo.source, &commit)
         .await;
     looked.map_err(|error| Failure::Workspace {
         why: error.to_string(),

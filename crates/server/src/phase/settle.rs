@@ -15,7 +15,7 @@ use bulkhead_store::{
 };
 
 use super::Dispatch;
-use crate::{backoff::Backoff, clock::now_ms, ledger, plane::Plane, problem::chain};
+use crate::{backoff::Backoff, ledger, plane::Plane, problem::chain};
 
 /// How long a push that is being forwarded may take after its phase ended.
 const PUSH_PATIENCE: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ pub(super) async fn end(plane: &Plane, dispatch: &Dispatch, end: End) {
     let revoked = plane
         .until_stored("revoking a phase's token", || {
             let key = &key;
-            Box::pin(async move { plane.store.revoke_phase_tokens(key, now_ms()).await })
+            Box::pin(async move { plane.store.revoke_phase_tokens(key, plane.now_ms()).await })
         })
         .await;
     plane.fail_point("token.revoked");
@@ -190,7 +190,7 @@ async fn settle(
         }
     };
     plane.fail_point("push.before_settle");
-    let finished = plane.store.finish_push(push.id, end, now_ms()).await;
+    let finished = plane.store.finish_push(push.id, end, plane.now_ms()).await;
     finished.map_err(|error| chain(&error))?;
     plane.fail_point("push.after_settle");
     Ok((end == PushEnd::Done).then_some(push.update.new))

@@ -33,7 +33,6 @@ use super::{
 };
 use crate::{
     backoff::Backoff,
-    clock::now_ms,
     plane::{HOLDER, Plane, is_transient},
     problem::chain,
 };
@@ -74,7 +73,7 @@ impl StoreSink {
         let logs = Arc::clone(&plane.logs);
         let log = plane
             .store
-            .open_log(logs, &held, &masker, config, now_ms())
+            .open_log(logs, &held, &masker, config, plane.now_ms())
             .await;
         Ok(Arc::new(Self {
             plane: Arc::clone(plane),
@@ -92,7 +91,7 @@ impl StoreSink {
         loop {
             tokio::time::sleep(TICK).await;
             // A stale fence shows at the next write.
-            drop(self.log.lock().await.tick(now_ms()).await);
+            drop(self.log.lock().await.tick(self.plane.now_ms()).await);
         }
     }
 
@@ -108,7 +107,7 @@ impl StoreSink {
         for event in rest {
             drop(self.keep(event).await);
         }
-        let finished = self.log.lock().await.finish(now_ms()).await;
+        let finished = self.log.lock().await.finish(self.plane.now_ms()).await;
         if let Err(error) = finished {
             tracing::warn!(held = %self.held, error = chain(&error), "the end of a log could not be written");
         }
@@ -139,7 +138,7 @@ impl StoreSink {
         let payload = serde_json::to_value(&event);
         let kept = NewEvent {
             kind: kind(&event).to_owned(),
-            at_ms: now_ms(),
+            at_ms: self.plane.now_ms(),
             payload: payload.map_err(|error| SinkError::Store(Box::new(error)))?,
         };
         self.plane.fail_point("event.before_storing");
@@ -148,7 +147,7 @@ impl StoreSink {
             Box::pin(async move {
                 self.plane
                     .store
-                    .append_events(&self.held, kept, now_ms())
+                    .append_events(&self.held, kept, self.plane.now_ms())
                     .await
             })
         })
@@ -215,7 +214,12 @@ impl PhaseSink for StoreSink {
 
     async fn log(&self, stream: Stream, bytes: Bytes) -> Result<(), SinkError> {
         self.plane.fail_point("log.before_writing");
-        let written = self.log.lock().await.write(stream, &bytes, now_ms()).await;
+        let written = self
+            .log
+            .lock()
+            .await
+            .write(stream, &bytes, self.plane.now_ms())
+            .await;
         self.plane.fail_point("log.after_writing");
         written.map_err(|error| match error {
             LogError::Stale(_) => SinkError::Stale,
@@ -243,7 +247,7 @@ impl PhaseSink for StoreSink {
         }
         self.plane.fail_point("artifact.before_keeping");
         writer
-            .finish(&self.held, &chunk.name, now_ms())
+            .finish(&self.held, &chunk.name, self.plane.now_ms())
             .await
             .map_err(failed)?;
         let noted = self
@@ -255,7 +259,7 @@ impl PhaseSink for StoreSink {
     }
 
     async fn renew(&self) -> Result<(), SinkError> {
-        let now = now_ms();
+        let now = self.plane.now_ms();
         let lease = Lease {
             resource: Resource::run(self.held.key.run),
             holder: HOLDER.to_owned(),

@@ -13,7 +13,6 @@ use super::{
     sink::StoreSink,
 };
 use crate::{
-    clock::now_ms,
     plane::{HOLDER, Plane},
     problem::chain,
 };
@@ -28,7 +27,7 @@ pub(super) async fn perform(plane: &Arc<Plane>, dispatch: &Dispatch, mut stopped
     let Some(lease) = claim(plane, dispatch).await else {
         return;
     };
-    let begun = now_ms();
+    let begun = plane.now_ms();
     let end = match begin(plane, dispatch, place, asked).await {
         Ok((running, sink)) => watch_over(plane, running, sink, stopped, begun).await,
         Err(failure) => Some(End {
@@ -70,7 +69,7 @@ async fn claim(plane: &Plane, dispatch: &Dispatch) -> Option<Lease> {
             Box::pin(async move {
                 let store = &plane.store;
                 store
-                    .claim_lease(resource, HOLDER, fence, ttl_ms, now_ms())
+                    .claim_lease(resource, HOLDER, fence, ttl_ms, plane.now_ms())
                     .await
             })
         })
@@ -144,7 +143,7 @@ async fn watch_over(
     if asked == Some(StopReason::ShuttingDown) && report.failure.is_some() {
         return None;
     }
-    Some(concluded(&report, now_ms().saturating_sub(begun)))
+    Some(concluded(&report, plane.now_ms().saturating_sub(begun)))
 }
 
 fn concluded(report: &PhaseReport, took_ms: i64) -> End {

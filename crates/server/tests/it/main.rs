@@ -3,4 +3,6 @@
 
 mod api;
 mod document;
+mod gates;
 mod server;
+mod workflow;

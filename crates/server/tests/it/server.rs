@@ -39,14 +39,16 @@ impl Executor for IdleExecutor {
     ) -> Result<Running, StartError> {
         self.handed.lock().unwrap().push(secrets);
         let (stop, mut stopped) = watch::channel(None::<StopReason>);
-        if order.work
-            == (Work::Command {
-                run: "exit 1".to_owned(),
-            })
-        {
-            return Ok(Running::new(PhaseKey::of(&order), stop, async {
-                PhaseReport::without_outcome(FailureKind::Failed, "it failed")
-            }));
+        let report = match &order.work {
+            Work::Command { run } if run == "exit 0" => Some(succeeded()),
+            Work::Command { run } if run == "exit 1" => Some(PhaseReport::without_outcome(
+                FailureKind::Failed,
+                "it failed",
+            )),
+            _ => None,
+        };
+        if let Some(report) = report {
+            return Ok(Running::new(PhaseKey::of(&order), stop, async { report }));
         }
         Ok(Running::new(PhaseKey::of(&order), stop, async move {
             drop(stopped.wait_for(Option::is_some).await);
@@ -59,6 +61,12 @@ impl Executor for IdleExecutor {
     }
 
     async fn shutdown(&self) {}
+}
+
+fn succeeded() -> PhaseReport {
+    let mut report = PhaseReport::without_outcome(FailureKind::Failed, "");
+    report.failure = None;
+    report
 }
 
 pub(crate) struct Server {
@@ -86,6 +94,10 @@ impl Answer {
 
 impl Server {
     pub(crate) async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    pub(crate) async fn start_with(configure: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let executor = Arc::new(IdleExecutor::default());
         let mut config = Config::new(dir.path().join("data"), dir.path().join("run"));
@@ -100,6 +112,7 @@ impl Server {
             time_limit: Duration::from_secs(10),
         };
         config.notify.commands.insert("tell".to_owned(), tell);
+        configure(&mut config);
         let plane = ControlPlane::open(config, Arc::clone(&executor) as _)
             .await
             .unwrap();
@@ -174,7 +187,11 @@ impl Server {
 
     /// A run of one command that waits in the executor until it is stopped.
     pub(crate) async fn run(&self) -> String {
-        let workflow = "name: Wait\nphases:\n  - name: wait\n    run: sleep 1000\n";
+        self.run_of("name: Wait\nphases:\n  - name: wait\n    run: sleep 1000\n")
+            .await
+    }
+
+    pub(crate) async fn run_of(&self, workflow: &str) -> String {
         let new = serde_json::json!({"workflow": {"text": workflow}});
         let made = self.call(Method::POST, "/api/v1/runs", &new).await;
         assert_eq!(made.status, StatusCode::CREATED, "{}", made.json());
