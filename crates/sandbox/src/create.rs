@@ -333,10 +333,10 @@ fn sort_files(plan: &Plan, files: Vec<OwnedFd>) -> io::Result<(Vec<BoundSocket>,
     Ok((sockets.collect(), files.collect()))
 }
 
-/// Makes a directory that is the user's own and closed to everybody else. One that is there already must have been so since
-/// it was made: what others could write is not trusted.
+/// Makes a directory that is the user's own and closed to everybody else, or closes one that is there. What others could
+/// write is not trusted.
 pub(crate) fn private_dir(path: &std::path::Path) -> io::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
     if let Some(parent) = path.parent() {
         fs::DirBuilder::new()
             .recursive(true)
@@ -349,11 +349,14 @@ pub(crate) fn private_dir(path: &std::path::Path) -> io::Result<()> {
     }
     let found = fs::symlink_metadata(path)?;
     let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
-    if is_own && found.mode() & 0o077 == 0 {
-        return Ok(());
+    if is_own && found.mode() & 0o022 == 0 {
+        return match found.mode() & 0o077 {
+            0 => Ok(()),
+            _ => fs::set_permissions(path, fs::Permissions::from_mode(0o700)),
+        };
     }
     let words = format!(
-        "{} must be a directory of this user's own with mode 0700",
+        "{} must be a directory of this user's own that nobody else can write (mode 0700)",
         path.display()
     );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, words))
