@@ -60,7 +60,7 @@ async fn attempt(
         return Err(Trouble::Stopped(reason.clone()));
     }
     judge(&order.work, worked)?;
-    plugs.clear_away(ctx).await;
+    plugs.clear_away().await;
     unless_stopped(stops, plugs.finish(ctx)).await
 }
 

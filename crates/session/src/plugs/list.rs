@@ -1,11 +1,10 @@
 //! The ordered list: forwards to begin, backwards to finish and to tear down.
 
-use bulkhead_host::Command;
 use tokio::time::timeout;
 
 use super::{
     Ctx, Ended, Plug, PlugError, agent::AgentPlug, artifacts::ArtifactsPlug, door::DoorPlug,
-    environment::EnvironmentPlug, inside::run, sandbox::SandboxPlug, workspace::WorkspacePlug,
+    environment::EnvironmentPlug, sandbox::SandboxPlug, workspace::WorkspacePlug,
 };
 use crate::wire::Delivery;
 
@@ -63,12 +62,11 @@ impl Plugs {
     }
 
     /// Ends what the agent left running, so that nothing changes the workspace while it is committed (case 18).
-    pub(crate) async fn clear_away(&self, ctx: &Ctx) {
-        let Ok(host) = ctx.host() else { return };
-        // The signal reaches every process of the sandbox but its init and the one that sends it.
-        let sweep = Command::shell("kill -KILL -1");
-        if let Err(error) = run(&*host, sweep).await {
-            tracing::debug!(%error, "ending what the agent left running");
+    pub(crate) async fn clear_away(&self) {
+        for plug in &self.list {
+            if let Err(error) = plug.clear_away().await {
+                tracing::debug!(%error, "ending what the agent left running");
+            }
         }
     }
 

@@ -107,7 +107,7 @@ pub(crate) enum PlugError {
 
 /// One built-in plug.
 #[async_trait]
-pub(crate) trait Plug: Send {
+pub(crate) trait Plug: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// How long each of its handlers may take.
@@ -117,6 +117,11 @@ pub(crate) trait Plug: Send {
 
     /// Before the agent. What it starts here, `teardown` ends.
     async fn on_session(&mut self, ctx: &mut Ctx) -> Result<(), PlugError>;
+
+    /// Between the agent's end and the plugs' finishing.
+    async fn clear_away(&self) -> Result<(), PlugError> {
+        Ok(())
+    }
 
     /// After the agent succeeded.
     async fn finish(&mut self, _ctx: &mut Ctx) -> Result<(), PlugError> {

@@ -53,6 +53,11 @@ impl Plug for SandboxPlug {
         Ok(())
     }
 
+    /// By the sandbox's init: a process that is started for it could be stopped by those it is to end.
+    async fn clear_away(&self) -> Result<(), PlugError> {
+        Ok(self.host.clear().await?)
+    }
+
     /// Everything inside is killed, and the outcome is read, whatever state the sandbox is in.
     async fn teardown(&mut self, ctx: &mut Ctx, ended: Ended) -> Result<(), PlugError> {
         ctx.host = None;
