@@ -21,7 +21,7 @@ use crate::{
     landlock,
     link::Link,
     mounts, network, rights, spawn,
-    sys::{self, Context, Outcome, check, exit_now, prctl},
+    sys::{self, Context, Outcome, check, exit_now},
     tree,
 };
 
