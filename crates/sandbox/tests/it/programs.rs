@@ -1,4 +1,4 @@
-//! Programs that people work with do their work inside, within the default limits: the walls are not in the way.
+//! R6, R8: Programs that people work with do their work inside, within the default limits: the walls are not in the way.
 //!
 //! A program that this machine does not have is left out; the test's output says so.
 
