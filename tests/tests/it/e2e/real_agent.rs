@@ -43,9 +43,16 @@ fn looker(dir: &Path, real: &Path) -> PathBuf {
     dir.to_owned()
 }
 
-/// The files below a directory that hold this word, whatever they are.
+/// The files below a directory that hold this word, whatever they are. Left out are the blank images that workspaces are
+/// copied from: no sandbox has written to them, and they are gigabytes of nothing.
 fn files_with(word: &str, dir: &Path) -> String {
-    let grep = ["-rlaF", "--devices=skip", "-e", word];
+    let grep = [
+        "-rlaF",
+        "--devices=skip",
+        "--exclude-dir=images",
+        "-e",
+        word,
+    ];
     let found = Command::new("grep").args(grep).arg(dir).output().unwrap();
     String::from_utf8(found.stdout).unwrap()
 }
