@@ -5,6 +5,7 @@ mod demo;
 mod environment;
 mod gate;
 mod program;
+mod refusal;
 mod run;
 mod sandbox_exec;
 mod secrets;
