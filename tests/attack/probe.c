@@ -137,12 +137,13 @@ static void identity(void) {
     IN_CHILD("ambient-raise", prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SYS_ADMIN, 0, 0));
     struct rlimit core;
     getrlimit(RLIMIT_CORE, &core);
-    line("core-dumps", core.rlim_max != 0, "RLIMIT_CORE hard %lu", (unsigned long)core.rlim_max);
+    /* One byte holds no core, and unlike none it keeps the kernel from starting the machine's core handler. */
+    line("core-dumps", core.rlim_max > 1, "RLIMIT_CORE hard %lu", (unsigned long)core.rlim_max);
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_max += 1;
     IN_CHILD("raise-hard-rlimit", setrlimit(RLIMIT_NOFILE, &files));
-    IN_CHILD("negative-nice", setpriority(PRIO_PROCESS, 0, -10));
+    IN_CHILD("lower-nice", setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) - 1));
 }
 
 static void setuid_programs(void) {
