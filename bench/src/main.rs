@@ -6,6 +6,7 @@
 
 mod memory;
 mod peers;
+mod phase;
 mod report;
 mod sandbox;
 mod stats;
@@ -29,6 +30,10 @@ enum What {
     Sandbox(sandbox::Options),
     /// 200 sandboxes at once: errors, time, and memory per idle sandbox.
     Many(memory::Options),
+    /// From the queue to an agent's first event, split by stage.
+    FirstEvent(phase::FirstEventOptions),
+    /// From a phase's output to its stored and masked log.
+    Log(phase::LogOptions),
 }
 
 #[tokio::main]
@@ -37,6 +42,8 @@ async fn main() -> Result<()> {
     let report = match arguments.what {
         What::Sandbox(options) => sandbox::measure(options).await?,
         What::Many(options) => memory::measure(options).await?,
+        What::FirstEvent(options) => phase::first_event(options).await?,
+        What::Log(options) => phase::log(options).await?,
     };
     report.publish(arguments.write)
 }
