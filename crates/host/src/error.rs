@@ -23,6 +23,16 @@ pub enum HostError {
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
+    #[error("reaching {endpoint} on {host}")]
+    Forward {
+        host: String,
+        endpoint: String,
+        #[source]
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    /// The host has no such thing, and says what to do instead.
+    #[error("{host} cannot {what}")]
+    Unsupported { host: String, what: String },
     #[error("{host} has ended")]
     Gone { host: String },
     #[error("reaching a process on {host}")]

@@ -4,22 +4,32 @@
 //! the machine itself, comes into being at the first use, once, however many first uses there are at the same
 //! time (H2). Tearing down does nothing either where nothing was connected (H3).
 //!
-//! [`SandboxHost`] is the only host here, so it is the only place where a phase can run: there is no local
-//! host to fall back to (R3). A file system and port forwarding become further methods of [`Host`], and hosts
-//! on other machines further implementations; a host that nests takes the host below it in its constructor
-//! and starts its own tools there.
+//! A host has processes ([`Host::spawn`]), files ([`Host::files`]) and forwarding ([`Host::connect`],
+//! [`Host::listen`]). A host that nests takes the host below it in its constructor and reaches its machine only
+//! through that one (H4).
 
 mod command;
 mod error;
+mod files;
+mod forward;
+mod isolation;
 mod lazy;
 mod process;
 mod sandbox;
 
 pub use command::{Command, Stdio, Stream, TerminalSize};
 pub use error::HostError;
+pub use files::{
+    Access, Capabilities, Change, ChangeKind, Code, Entry, FileKind, FileSystem, Follow, FsError,
+    OpenFile, OpenFlags, Provider, Stat, Watcher,
+};
+pub use forward::{Duplex, Endpoint, Listener, Stream as DuplexStream};
+pub use isolation::Layer;
 pub use lazy::Lazy;
 pub use process::{ExitStatus, Process, ProcessControl, Reader, Signal, Target, Writer};
 pub use sandbox::{Listeners, SandboxHost};
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -34,6 +44,18 @@ pub trait Host: Send + Sync + std::fmt::Debug {
 
     /// Starts a process. Nothing is inherited: neither environment nor open files.
     async fn spawn(&self, command: Command) -> Result<Process, HostError>;
+
+    /// The host's file system. Asking for it does nothing; its first operation connects.
+    fn files(&self) -> Arc<dyn Provider>;
+
+    /// Connects to a port or socket of the host (a forward from the runner to the host).
+    async fn connect(&self, to: Endpoint) -> Result<DuplexStream, HostError>;
+
+    /// Listens on the host (a forward from the host to the runner).
+    async fn listen(&self, at: Endpoint) -> Result<Box<dyn Listener>, HostError>;
+
+    /// What the agent can reach here, the layers of the hosts below it first (H16).
+    fn isolation(&self) -> Vec<Layer>;
 
     /// Ends the connection, and the machine where the host made it. Does nothing where nothing was used, and
     /// nothing the second time.

@@ -37,7 +37,12 @@ impl fmt::Display for ExitStatus {
 pub enum Signal {
     Hangup,
     Interrupt,
+    Quit,
+    User1,
+    User2,
     Terminate,
+    Stop,
+    Continue,
     Kill,
 }
 

@@ -11,8 +11,8 @@ use bulkhead_sandbox as sandbox;
 use bulkhead_sandbox::{BoundSocket, Cause, Engine, EngineConfig, Plan, Sandbox};
 
 use crate::{
-    Command, ExitStatus, Host, HostError, Lazy, Process, ProcessControl, Signal, Stdio, Stream,
-    Target, TerminalSize,
+    Capabilities, Command, DuplexStream, Endpoint, ExitStatus, Host, HostError, Layer, Lazy,
+    Listener, Process, ProcessControl, Provider, Signal, Stdio, Stream, Target, TerminalSize,
     process::{Reader, Writer},
 };
 
@@ -116,6 +116,22 @@ impl Host for SandboxHost {
         }
     }
 
+    fn files(&self) -> Arc<dyn Provider> {
+        Arc::new(NoFiles)
+    }
+
+    async fn connect(&self, _to: Endpoint) -> Result<DuplexStream, HostError> {
+        Err(unsupported("forward ports yet"))
+    }
+
+    async fn listen(&self, _at: Endpoint) -> Result<Box<dyn Listener>, HostError> {
+        Err(unsupported("forward ports yet"))
+    }
+
+    fn isolation(&self) -> Vec<Layer> {
+        vec![]
+    }
+
     async fn teardown(&self) -> Result<(), HostError> {
         self.end(Cause::Cancelled).await;
         Ok(())
@@ -128,6 +144,27 @@ impl fmt::Debug for SandboxHost {
             .field("plan", &self.plan)
             .field("sandbox", &self.sandbox)
             .finish_non_exhaustive()
+    }
+}
+
+/// Until the sandbox has a file system of its own here, every operation answers `ENOSYS`.
+#[derive(Debug)]
+struct NoFiles;
+
+impl Provider for NoFiles {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            readonly: true,
+            symlinks: false,
+            watch: false,
+        }
+    }
+}
+
+fn unsupported(what: &str) -> HostError {
+    HostError::Unsupported {
+        host: NAME.to_owned(),
+        what: what.to_owned(),
     }
 }
 
@@ -209,6 +246,11 @@ impl ProcessControl for Control {
         let number = match signal {
             Signal::Hangup => Number::HUP,
             Signal::Interrupt => Number::INT,
+            Signal::Quit => Number::QUIT,
+            Signal::User1 => Number::USR1,
+            Signal::User2 => Number::USR2,
+            Signal::Stop => Number::STOP,
+            Signal::Continue => Number::CONT,
             Signal::Terminate => Number::TERM,
             Signal::Kill => Number::KILL,
         };
