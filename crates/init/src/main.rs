@@ -6,8 +6,14 @@
 //!   fd 1 of the launcher: Request / Event  ─────────────────────────────────────▶│ mounts, rights, processes, reaping
 //! ```
 //!
-//! One static program from a sealed memory file, single-threaded, with no environment and no arguments: what to do comes
-//! over sockets. It decides nothing; the plan says each file, mount and limit.
+//! One static program from a sealed memory file, single-threaded, with no environment: what to do comes over sockets. It
+//! decides nothing; the plan says each file, mount and limit.
+//!
+//! With an argument it is something else, which belongs to no sandbox:
+//!
+//! | argument | what it is |
+//! |---|---|
+//! | `keeper` | starts and ends processes on the runner's own machine ([`keeper`]) |
 #![expect(
     unsafe_code,
     reason = "this program is made of system calls that no safe wrapper without dependencies has"
@@ -15,6 +21,7 @@
 
 mod cgroup;
 mod examine;
+mod keeper;
 mod landlock;
 mod launcher;
 mod link;
@@ -24,6 +31,7 @@ mod nursery;
 mod pid1;
 mod probe;
 mod rights;
+mod serve;
 mod spawn;
 mod sys;
 mod terminal;
@@ -33,10 +41,19 @@ use std::process::ExitCode;
 
 /// The exit codes are for people who read process accounts; the parent reads the reports.
 fn main() -> ExitCode {
-    // SAFETY: the parent's contract is that 0 is its link, and nothing else here owns it.
-    let parent = unsafe { link::Link::from_raw(0) };
-    match nursery::run(&parent) {
+    let mode = std::env::args_os().nth(1);
+    let done = match mode.as_ref().map(|mode| mode.as_encoded_bytes()) {
+        None => nursery::run(&parent()),
+        Some(b"keeper") => keeper::run(&parent()),
+        Some(_) => Err(std::io::ErrorKind::InvalidInput.into()),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+fn parent() -> link::Link {
+    // SAFETY: the parent's contract is that 0 is its link, and nothing else here owns it; `main` asks once.
+    unsafe { link::Link::from_raw(0) }
 }

@@ -59,7 +59,7 @@ fn reap_children_by(action: libc::sighandler_t) {
 }
 
 /// Executed from a descriptor, the process would be called by that number.
-fn name_process() -> io::Result<()> {
+pub(crate) fn name_process() -> io::Result<()> {
     // SAFETY: the name is a C string shorter than the kernel's 16 bytes.
     check(unsafe { libc::prctl(libc::PR_SET_NAME, c"bulkhead-init".as_ptr()) }).map(drop)
 }

@@ -12,8 +12,10 @@ use bulkhead_init::wire::{Event, IoKind, Request, SpawnStage};
 use crate::{
     examine,
     link::Link,
-    pid1::{AGENT, Children},
-    rights, sys, terminal,
+    pid1::AGENT,
+    rights,
+    serve::{Children, Place},
+    sys, terminal,
 };
 
 /// A start takes a millisecond; half a minute is enough on any machine that works.
@@ -49,6 +51,7 @@ struct Program {
 /// Performs a spawn request and answers it.
 pub(crate) fn spawn(
     parent: &Link,
+    place: &Place,
     request: &Request,
     files: Vec<OwnedFd>,
     children: &mut Children,
@@ -56,7 +59,7 @@ pub(crate) fn spawn(
     let Request::Spawn { token, .. } = *request else {
         return;
     };
-    match start(request, files) {
+    match start(place, request, files) {
         Ok((pid, outer)) => {
             children.insert(pid, token);
             let beside: Vec<_> = outer.iter().map(AsFd::as_fd).collect();
@@ -83,14 +86,20 @@ pub(crate) fn spawn(
 }
 
 /// Starts the look around, whose output goes to the one file.
-pub(crate) fn examine(parent: &Link, token: u32, files: Vec<OwnedFd>, children: &mut Children) {
+pub(crate) fn examine(
+    parent: &Link,
+    place: &Place,
+    token: u32,
+    files: Vec<OwnedFd>,
+    children: &mut Children,
+) {
     let Some(output) = files.into_iter().next() else {
         return;
     };
     // SAFETY: this process has one thread, so the child, a copy, may run any code.
     match unsafe { libc::fork() } {
         0 => {
-            let looked = rights_of_the_agent().and_then(|()| examine::report(&output));
+            let looked = rights_of(place).and_then(|()| examine::report(&output));
             sys::exit_now(i32::from(looked.is_err()));
         }
         pid if pid > 0 => {
@@ -115,7 +124,11 @@ pub(crate) fn examine(parent: &Link, token: u32, files: Vec<OwnedFd>, children: 
     }
 }
 
-fn start(request: &Request, files: Vec<OwnedFd>) -> Result<(i32, Option<OwnedFd>), Stopped> {
+fn start(
+    place: &Place,
+    request: &Request,
+    files: Vec<OwnedFd>,
+) -> Result<(i32, Option<OwnedFd>), Stopped> {
     let Request::Spawn {
         argv,
         env,
@@ -134,12 +147,12 @@ fn start(request: &Request, files: Vec<OwnedFd>) -> Result<(i32, Option<OwnedFd>
     };
     let program =
         Program::new(argv, env, cwd, search_path).map_err(Stopped::at(SpawnStage::Setup {}))?;
-    let streams = Streams::new(io, files, (*rows, *columns))?;
+    let streams = Streams::new(place, io, files, (*rows, *columns))?;
     let (told, tells) = sys::pipe().map_err(Stopped::at(SpawnStage::Fork {}))?;
     // SAFETY: this process has one thread, so the child, a copy, may run any code.
     let pid = sys::check(unsafe { libc::fork() }).map_err(Stopped::at(SpawnStage::Fork {}))?;
     if pid == 0 {
-        let stopped = become_program(&program, &streams);
+        let stopped = become_program(place, &program, &streams);
         report(&tells, &stopped);
         sys::exit_now(127);
     }
@@ -156,10 +169,15 @@ fn start(request: &Request, files: Vec<OwnedFd>) -> Result<(i32, Option<OwnedFd>
 }
 
 impl Streams {
-    fn new(kinds: &[IoKind], files: Vec<OwnedFd>, size: (u16, u16)) -> Result<Self, Stopped> {
+    fn new(
+        place: &Place,
+        kinds: &[IoKind],
+        files: Vec<OwnedFd>,
+        size: (u16, u16),
+    ) -> Result<Self, Stopped> {
         let setup = || Stopped::at(SpawnStage::Setup {});
         if kinds.contains(&IoKind::Terminal {}) {
-            let pair = terminal::open_pair(size.0, size.1)
+            let pair = terminal::open_pair(place, size.0, size.1)
                 .map_err(Stopped::at(SpawnStage::Terminal {}))?;
             let (outer, inner) = pair;
             let again = || inner.try_clone().map_err(setup());
@@ -237,8 +255,8 @@ fn below(path: &[u8], name: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// In the child, up to the program's first instruction; returns only when something failed.
-fn become_program(program: &Program, streams: &Streams) -> Stopped {
-    if let Err(error) = prepare(streams) {
+fn become_program(place: &Place, program: &Program, streams: &Streams) -> Stopped {
+    if let Err(error) = prepare(place, streams) {
         return Stopped {
             stage: SpawnStage::Setup {},
             error,
@@ -257,7 +275,7 @@ fn become_program(program: &Program, streams: &Streams) -> Stopped {
     }
 }
 
-fn prepare(streams: &Streams) -> io::Result<()> {
+fn prepare(place: &Place, streams: &Streams) -> io::Result<()> {
     // SAFETY: these calls take numbers only; the descriptors are open.
     unsafe {
         sys::check(libc::setsid())?;
@@ -279,7 +297,7 @@ fn prepare(streams: &Streams) -> io::Result<()> {
     default_signals()?;
     // SAFETY: takes a number only.
     unsafe { libc::umask(0o022) };
-    rights_of_the_agent()
+    rights_of(place)
 }
 
 /// The streams' numbers, all above 2, so that `dup2` on one stream cannot overwrite another.
@@ -328,7 +346,11 @@ fn default_signals() -> io::Result<()> {
     .map(drop)
 }
 
-fn rights_of_the_agent() -> io::Result<()> {
+/// In a sandbox no right is left; on the machine itself there is nothing to take away, only a place to belong to.
+fn rights_of(place: &Place) -> io::Result<()> {
+    if let Place::Machine(kept) = place {
+        return kept.take_in();
+    }
     // SAFETY: no preconditions.
     if unsafe { libc::getuid() } != AGENT {
         rights::become_user(AGENT)?;

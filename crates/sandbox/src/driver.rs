@@ -12,17 +12,16 @@
 //! The first cause to arrive counts.
 
 use std::{
-    collections::HashMap,
     io,
-    os::fd::{AsFd as _, OwnedFd},
+    os::fd::OwnedFd,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use bulkhead_init::wire::{Control, Event, IoKind, Report, Request, SpawnStage, Stop};
+use bulkhead_init::wire::{Control, Event, Report, Request, Stop};
 use bulkhead_model::outcome::Outcome;
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     time::timeout,
 };
 
@@ -30,11 +29,11 @@ use crate::{
     cgroup::{self, Counters, Name},
     create::{bury, kill},
     engine::Core,
-    error::SpawnError,
     layout,
     link::Link,
     plan::{BoundSocket, Plan},
-    process::{ExitStatus, Target},
+    process::Target,
+    processes::{self, Answer, Processes, Start},
     sandbox::{Cause, Sandbox},
     shared::{LOOK_EVERY, Watch},
     verdict::{DiskUse, Seen, Stopped, judge},
@@ -66,41 +65,11 @@ pub(crate) enum Ask {
     /// A look around from inside, written to this file.
     Examine {
         output: OwnedFd,
-        answer: oneshot::Sender<Result<Started, SpawnError>>,
+        answer: Answer,
     },
     /// Kill every process, but not the sandbox.
     Clear,
     End(Cause),
-}
-
-/// A process to start, with the ends of its streams that go inside.
-#[derive(Debug)]
-pub(crate) struct Start {
-    pub(crate) argv: Vec<Vec<u8>>,
-    pub(crate) env: Vec<Vec<u8>>,
-    pub(crate) cwd: Vec<u8>,
-    pub(crate) search_path: Vec<u8>,
-    pub(crate) io: Vec<IoKind>,
-    pub(crate) rows: u16,
-    pub(crate) columns: u16,
-    pub(crate) files: Vec<OwnedFd>,
-    pub(crate) answer: oneshot::Sender<Result<Started, SpawnError>>,
-}
-
-/// A process that runs.
-#[derive(Debug)]
-pub(crate) struct Started {
-    pub(crate) token: u32,
-    pub(crate) pid: u32,
-    pub(crate) terminal: Option<OwnedFd>,
-    pub(crate) exited: watch::Receiver<Option<ExitStatus>>,
-}
-
-/// A start that PID 1 has not answered yet.
-struct Pending {
-    program: Vec<u8>,
-    cwd: Vec<u8>,
-    answer: oneshot::Sender<Result<Started, SpawnError>>,
 }
 
 pub(crate) struct Driver {
@@ -111,9 +80,7 @@ pub(crate) struct Driver {
     asks: mpsc::Receiver<Ask>,
     watched: Vec<OwnedFd>,
     shared: Option<Arc<Watch>>,
-    pending: HashMap<u32, Pending>,
-    running: HashMap<u32, watch::Sender<Option<ExitStatus>>>,
-    next_token: u32,
+    processes: Processes,
     clock: Clock,
     /// Why it ends, once that is known.
     stopped: Option<Stopped>,
@@ -157,9 +124,7 @@ impl Driver {
             asks,
             watched,
             shared,
-            pending: HashMap::new(),
-            running: HashMap::new(),
-            next_token: 1,
+            processes: Processes::default(),
             clock: Clock {
                 made: Instant::now(),
                 first_process: None,
@@ -178,7 +143,7 @@ impl Driver {
             let next = tokio::select! {
                 biased;
                 event = self.links.requests.receive::<Event>(), if requests_open => match event {
-                    Ok(Some((event, files))) => self.event(event, files),
+                    Ok(Some((event, files))) => { self.processes.event(event, files); Next::Go }
                     // The launcher notices the same and reports.
                     Ok(None) | Err(_) => { requests_open = false; Next::Go }
                 },
@@ -257,34 +222,13 @@ impl Driver {
                 token,
                 target,
                 signal,
-            } => {
-                let group = u8::from(target == Target::Group);
-                // A link that is closed means that the process is gone, which is no error of a signal's sender.
-                let _ = self
-                    .links
-                    .requests
-                    .send(
-                        &Request::Signal {
-                            token,
-                            group,
-                            signal,
-                        },
-                        &[],
-                    )
-                    .await;
-            }
+            } => processes::signal(&self.links.requests, token, target, signal).await,
             Ask::Examine { output, answer } => {
-                let token = self.new_token();
-                let request = Request::Examine { token };
-                let waits = Pending {
-                    program: Vec::new(),
-                    cwd: Vec::new(),
-                    answer,
-                };
-                self.request(token, request, &[output], waits).await;
+                let requests = &self.links.requests;
+                self.processes.examine(requests, output, answer).await;
             }
             Ask::Clear => {
-                // As above.
+                // A link that is closed means that nothing is alive.
                 let _ = self.links.requests.send(&Request::Clear {}, &[]).await;
             }
             Ask::End(_) => {}
@@ -296,91 +240,7 @@ impl Driver {
             self.clock.first_process = Some(Instant::now());
             let _ = self.links.control.send(&Control::StartClock {}, &[]).await;
         }
-        let token = self.new_token();
-        let Start {
-            argv,
-            env,
-            cwd,
-            search_path,
-            io,
-            rows,
-            columns,
-            files,
-            answer,
-        } = start;
-        let waits = Pending {
-            program: argv.first().cloned().unwrap_or_default(),
-            cwd: cwd.clone(),
-            answer,
-        };
-        let request = Request::Spawn {
-            token,
-            argv,
-            env,
-            cwd,
-            search_path,
-            io,
-            rows,
-            columns,
-        };
-        self.request(token, request, &files, waits).await;
-    }
-
-    const fn new_token(&mut self) -> u32 {
-        let token = self.next_token;
-        self.next_token = self.next_token.wrapping_add(1);
-        token
-    }
-
-    /// Sends a request whose answer somebody waits for.
-    async fn request(&mut self, token: u32, request: Request, files: &[OwnedFd], waits: Pending) {
-        let borrowed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
-        let refused = match self.links.requests.send(&request, &borrowed).await {
-            Ok(()) => {
-                self.pending.insert(token, waits);
-                return;
-            }
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                SpawnError::Spec(error.to_string())
-            }
-            Err(_) => SpawnError::SandboxEnded,
-        };
-        let _ = waits.answer.send(Err(refused));
-    }
-
-    fn event(&mut self, event: Event, mut files: Vec<OwnedFd>) -> Next {
-        match event {
-            Event::Spawned { token, pid } => {
-                let (exit, exited) = watch::channel(None);
-                self.running.insert(token, exit);
-                if let Some(pending) = self.pending.remove(&token) {
-                    let started = Started {
-                        token,
-                        pid,
-                        terminal: files.pop(),
-                        exited,
-                    };
-                    let _ = pending.answer.send(Ok(started));
-                }
-            }
-            Event::SpawnFailed {
-                token,
-                stage,
-                errno,
-            } => {
-                if let Some(pending) = self.pending.remove(&token) {
-                    let error = spawn_error(&pending, &stage, io::Error::from_raw_os_error(errno));
-                    let _ = pending.answer.send(Err(error));
-                }
-            }
-            Event::Exited { token, status } => {
-                if let Some(exit) = self.running.remove(&token) {
-                    exit.send_replace(Some(exit_status(status)));
-                }
-            }
-            Event::Ready {} | Event::Failed { .. } => {}
-        }
-        Next::Go
+        self.processes.spawn(&self.links.requests, start).await;
     }
 
     async fn finish(mut self, next: Next) {
@@ -403,9 +263,7 @@ impl Driver {
         // The last holders of the sandbox's file systems go before its end is told.
         self.watched.clear();
         bury(&self.links.control, self.links.launcher).await;
-        for exit in self.running.values() {
-            exit.send_replace(Some(ExitStatus::SandboxEnded));
-        }
+        self.processes.end();
         self.outcome.send_replace(Some(judge(&seen)));
     }
 
@@ -474,40 +332,5 @@ impl Driver {
     fn wall_ms(&self) -> u64 {
         let since = self.clock.first_process.unwrap_or(self.clock.made);
         u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-fn exit_status(status: i32) -> ExitStatus {
-    use std::os::unix::process::ExitStatusExt as _;
-    let status = std::process::ExitStatus::from_raw(status);
-    match (status.code(), status.signal()) {
-        (Some(code), _) => ExitStatus::Code(code),
-        (None, Some(signal)) => ExitStatus::Signal(signal),
-        (None, None) => ExitStatus::SandboxEnded,
-    }
-}
-
-fn spawn_error(pending: &Pending, stage: &SpawnStage, source: io::Error) -> SpawnError {
-    use std::os::unix::ffi::OsStringExt as _;
-    let text = |bytes: &Vec<u8>| std::ffi::OsString::from_vec(bytes.clone());
-    match (stage, source.raw_os_error()) {
-        (SpawnStage::Execute {}, Some(libc::ENOENT | libc::ENOTDIR)) => {
-            SpawnError::NotFound(text(&pending.program))
-        }
-        (SpawnStage::Execute {}, Some(libc::EAGAIN | libc::ENOMEM)) | (SpawnStage::Fork {}, _) => {
-            SpawnError::NoRoom(source)
-        }
-        (SpawnStage::Execute {}, _) => SpawnError::NotExecutable {
-            program: text(&pending.program),
-            source,
-        },
-        (SpawnStage::WorkingDirectory {}, _) => SpawnError::WorkingDirectory {
-            dir: text(&pending.cwd),
-            source,
-        },
-        (SpawnStage::Setup {} | SpawnStage::Terminal {}, Some(libc::EINVAL)) => {
-            SpawnError::Spec("an argument, variable or path is empty or holds a NUL".to_owned())
-        }
-        (SpawnStage::Setup {} | SpawnStage::Terminal {}, _) => SpawnError::Io(source),
     }
 }

@@ -27,12 +27,14 @@ mod driver;
 mod engine;
 mod error;
 mod image;
+mod keeper;
 mod layout;
 mod link;
 mod orphans;
 mod plan;
 mod pool;
 mod process;
+mod processes;
 mod program;
 mod sandbox;
 mod seccomp;
@@ -52,8 +54,10 @@ pub use bulkhead_model::{
 };
 pub use engine::{Engine, EngineConfig, ImagePool, Orphan};
 pub use error::{CreateError, ProcessError, Refusal, SpawnError};
+pub use keeper::{Holds, Keeper};
 pub use plan::{Bind, BoundSocket, Listener, Plan, Transport, Workspace};
 pub use process::{ExitStatus, Input, OUTPUT_GRACE, Output, Process, Target, Terminal};
+pub use program::bytes as helper_program;
 pub use sandbox::{Cause, Sandbox};
 pub use spec::{ProcessSpec, Stdio, Stream, TerminalSize};
 

@@ -60,6 +60,14 @@ impl Link {
         self.send_packet(&[IN_FILE], &all).await
     }
 
+    /// The other end reads what was sent, and then the end of file; it can still answer.
+    pub(crate) fn close_sending(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(
+            &self.0,
+            rustix::net::Shutdown::Write,
+        )?)
+    }
+
     async fn send_packet(&self, packet: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
         let send = |socket: &OwnedFd| {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];

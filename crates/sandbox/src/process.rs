@@ -14,12 +14,7 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-use crate::{
-    driver::{Ask, Started},
-    error::ProcessError,
-    spec::TerminalSize,
-    sys,
-};
+use crate::{driver::Ask, error::ProcessError, processes::Started, spec::TerminalSize, sys};
 
 /// How long output may still come after the process's end, from descendants that hold it open (case 20).
 pub const OUTPUT_GRACE: Duration = Duration::from_secs(1);

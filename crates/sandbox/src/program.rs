@@ -35,18 +35,8 @@ struct Nursery {
 
 impl Program {
     pub(crate) fn load() -> io::Result<Self> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Kernels before 6.3 do not know the flag, and need none to execute such a file.
-        let memory = match memfd_create("bulkhead-init", flags | MemfdFlags::EXEC) {
-            Err(Errno::INVAL) => memfd_create("bulkhead-init", flags),
-            other => other,
-        }?;
-        let mut file = File::from(memory);
-        file.write_all(PROGRAM)?;
-        let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-        fcntl_add_seals(&file, seals)?;
         Ok(Self {
-            file,
+            file: in_memory()?,
             nursery: Mutex::default(),
         })
     }
@@ -70,17 +60,42 @@ impl Program {
     /// the child, before its descriptors close.
     fn open_nursery(&self) -> io::Result<Nursery> {
         let (link, end) = Link::pair()?;
-        let process =
-            tokio::process::Command::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
-                .arg0("bulkhead-init")
-                .env_clear()
-                .stdin(Stdio::from(end))
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()?;
+        let process = command(&self.file).stdin(Stdio::from(end)).spawn()?;
         Ok(Nursery {
             link,
             _process: process,
         })
     }
+}
+
+/// The static program `bulkhead-init`, for whoever needs another of its modes on this machine or another one.
+pub const fn bytes() -> &'static [u8] {
+    PROGRAM
+}
+
+/// The program in a memory file that nobody can change any more.
+pub(crate) fn in_memory() -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Kernels before 6.3 do not know the flag, and need none to execute such a file.
+    let memory = match memfd_create("bulkhead-init", flags | MemfdFlags::EXEC) {
+        Err(Errno::INVAL) => memfd_create("bulkhead-init", flags),
+        other => other,
+    }?;
+    let mut file = File::from(memory);
+    file.write_all(PROGRAM)?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
+/// Executes the program from its memory file, with an empty environment and no streams.
+pub(crate) fn command(file: &File) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    command
+        .arg0("bulkhead-init")
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
 }

@@ -19,10 +19,11 @@ use tokio::{
 
 use crate::{
     DEFAULT_PATH,
-    driver::{Ask, Start},
+    driver::Ask,
     error::SpawnError,
     plan::BoundSocket,
     process::{ExitStatus, OuterEnds, Process},
+    processes::{Answer, Start},
     spec::{ProcessSpec, Stdio, Stream, TerminalSize},
 };
 
@@ -159,10 +160,11 @@ fn unwatched() -> Outcome {
     }
 }
 
-type Answer = oneshot::Sender<Result<crate::driver::Started, SpawnError>>;
-
 /// The request for PID 1, and the ends of the streams that stay outside.
-fn describe(spec: ProcessSpec, answer: Answer) -> Result<(Start, OuterEnds), SpawnError> {
+pub(crate) fn describe(
+    spec: ProcessSpec,
+    answer: Answer,
+) -> Result<(Start, OuterEnds), SpawnError> {
     let mut ends = Ends::default();
     let mut size = TerminalSize::default();
     match spec.stdio {
