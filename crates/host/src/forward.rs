@@ -1,6 +1,6 @@
 //! Ports and sockets of a host, in both directions (H1).
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{fmt, net::SocketAddr, path::PathBuf};
 
 use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -12,6 +12,16 @@ use crate::HostError;
 pub enum Endpoint {
     Tcp(SocketAddr),
     Unix(PathBuf),
+}
+
+/// `127.0.0.1:80` or a path.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
 }
 
 /// Bytes in both directions; each direction ends by itself.

@@ -12,8 +12,10 @@ mod command;
 mod error;
 mod files;
 mod forward;
+mod held;
 mod isolation;
 mod lazy;
+mod local;
 mod process;
 mod sandbox;
 
@@ -26,6 +28,7 @@ pub use files::{
 pub use forward::{Duplex, Endpoint, Listener, Stream as DuplexStream};
 pub use isolation::Layer;
 pub use lazy::Lazy;
+pub use local::{LocalConfig, LocalHost, LocalProvider};
 pub use process::{ExitStatus, Process, ProcessControl, Reader, Signal, Target, Writer};
 pub use sandbox::{Listeners, SandboxHost};
 

@@ -11,9 +11,8 @@ use bulkhead_sandbox as sandbox;
 use bulkhead_sandbox::{BoundSocket, Cause, Engine, EngineConfig, Plan, Sandbox};
 
 use crate::{
-    Capabilities, Command, DuplexStream, Endpoint, ExitStatus, Host, HostError, Layer, Lazy,
-    Listener, Process, ProcessControl, Provider, Signal, Stdio, Stream, Target, TerminalSize,
-    process::{Reader, Writer},
+    Capabilities, Command, DuplexStream, Endpoint, Host, HostError, Layer, Lazy, Listener, Process,
+    Provider, held,
 };
 
 const NAME: &str = "the sandbox";
@@ -69,7 +68,7 @@ impl SandboxHost {
             Some(sandbox) => sandbox
                 .clear()
                 .await
-                .map_err(|error| spawn_error(String::new(), error)),
+                .map_err(|error| held::spawn_error(NAME, String::new(), error)),
             None => Ok(()),
         }
     }
@@ -110,9 +109,10 @@ impl Host for SandboxHost {
     async fn spawn(&self, command: Command) -> Result<Process, HostError> {
         let sandbox = self.sandbox().await?;
         let program = command.argv.first().cloned().unwrap_or_default();
-        match sandbox.spawn(spec(command)).await {
-            Ok(process) => Ok(held(process)),
-            Err(error) => Err(spawn_error(program, error)),
+        let base = sandbox::ProcessSpec::new(Vec::<String>::new());
+        match sandbox.spawn(held::spec(base, command)).await {
+            Ok(process) => Ok(held::process(NAME, process)),
+            Err(error) => Err(held::spawn_error(NAME, program, error)),
         }
     }
 
@@ -168,106 +168,6 @@ fn unsupported(what: &str) -> HostError {
     }
 }
 
-fn spec(command: Command) -> sandbox::ProcessSpec {
-    let mut spec = sandbox::ProcessSpec::new(command.argv);
-    if let Some(cwd) = command.cwd {
-        spec = spec.cwd(cwd);
-    }
-    for (name, value) in command.env {
-        spec = spec.env(name, value);
-    }
-    spec.stdio(match command.stdio {
-        Stdio::Streams {
-            stdin,
-            stdout,
-            stderr,
-        } => sandbox::Stdio::Streams {
-            stdin: stream(stdin),
-            stdout: stream(stdout),
-            stderr: stream(stderr),
-        },
-        Stdio::Terminal(size) => sandbox::Stdio::Terminal(terminal_size(size)),
-    })
-}
-
-const fn stream(stream: Stream) -> sandbox::Stream {
-    match stream {
-        Stream::Null => sandbox::Stream::Null,
-        Stream::Pipe => sandbox::Stream::Pipe,
-    }
-}
-
-const fn terminal_size(size: TerminalSize) -> sandbox::TerminalSize {
-    sandbox::TerminalSize {
-        rows: size.rows,
-        columns: size.columns,
-    }
-}
-
-fn held(mut process: sandbox::Process) -> Process {
-    let (mut stdin, mut stdout): (Option<Writer>, Option<Reader>) = (None, None);
-    if let Some(input) = process.stdin.take() {
-        stdin = Some(Box::new(input));
-    }
-    if let Some(output) = process.stdout.take() {
-        stdout = Some(Box::new(output));
-    }
-    if let Some(terminal) = process.terminal.take() {
-        let (reader, writer) = tokio::io::split(terminal);
-        stdin = Some(Box::new(writer));
-        stdout = Some(Box::new(reader));
-    }
-    let stderr = process
-        .stderr
-        .take()
-        .map(|output| Box::new(output) as Reader);
-    Process {
-        stdin,
-        stdout,
-        stderr,
-        control: Arc::new(Control(process)),
-    }
-}
-
-struct Control(sandbox::Process);
-
-#[async_trait]
-impl ProcessControl for Control {
-    async fn wait(&self) -> ExitStatus {
-        match self.0.wait().await {
-            sandbox::ExitStatus::Code(code) => ExitStatus::Code(code),
-            sandbox::ExitStatus::Signal(signal) => ExitStatus::Signal(signal),
-            sandbox::ExitStatus::SandboxEnded => ExitStatus::HostEnded,
-        }
-    }
-
-    async fn signal(&self, signal: Signal, target: Target) -> Result<(), HostError> {
-        use rustix::process::Signal as Number;
-        let number = match signal {
-            Signal::Hangup => Number::HUP,
-            Signal::Interrupt => Number::INT,
-            Signal::Quit => Number::QUIT,
-            Signal::User1 => Number::USR1,
-            Signal::User2 => Number::USR2,
-            Signal::Stop => Number::STOP,
-            Signal::Continue => Number::CONT,
-            Signal::Terminate => Number::TERM,
-            Signal::Kill => Number::KILL,
-        };
-        let target = match target {
-            Target::Process => sandbox::Target::Process,
-            Target::Group => sandbox::Target::Group,
-        };
-        let sent = self.0.signal(number.as_raw(), target).await;
-        sent.map_err(process_error)
-    }
-
-    async fn resize(&self, size: TerminalSize) -> Result<(), HostError> {
-        let told = self.0.resize(terminal_size(size)).await;
-        told.map_err(process_error)
-    }
-}
-
 fn create_error(error: sandbox::CreateError) -> HostError {
     match error {
         sandbox::CreateError::Refused(refusal) => HostError::Refused(refusal.to_string()),
@@ -275,25 +175,5 @@ fn create_error(error: sandbox::CreateError) -> HostError {
             host: NAME.to_owned(),
             source: Arc::new(other),
         },
-    }
-}
-
-fn spawn_error(program: String, error: sandbox::SpawnError) -> HostError {
-    let host = NAME.to_owned();
-    match error {
-        sandbox::SpawnError::NotFound(_) => HostError::NotFound { host, program },
-        sandbox::SpawnError::SandboxEnded => HostError::Gone { host },
-        other => HostError::Spawn {
-            host,
-            program,
-            source: Arc::new(other),
-        },
-    }
-}
-
-fn process_error(error: sandbox::ProcessError) -> HostError {
-    HostError::Process {
-        host: NAME.to_owned(),
-        source: Arc::new(error),
     }
 }

@@ -44,6 +44,17 @@ impl FsError {
         }
     }
 
+    /// What fails on an open file names no path.
+    pub const fn of_file(errno: rustix::io::Errno, syscall: &'static str) -> Self {
+        Self {
+            code: Code::of(errno),
+            syscall,
+            path: None,
+            dest: None,
+            detail: None,
+        }
+    }
+
     #[must_use]
     pub fn dest(mut self, dest: &Path) -> Self {
         self.dest = Some(dest.to_owned());

@@ -1,5 +1,7 @@
-//! The sandbox as a host, for real.
+//! Hosts, for real: the sandbox here, the others in modules.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod local;
 
 use std::{
     path::Path,
