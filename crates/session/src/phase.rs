@@ -1,12 +1,18 @@
 //! One phase: the plugs around the agent's run, and the report.
 
+use std::sync::Arc;
+
 use bulkhead_host::{ExitStatus, HostError};
-use bulkhead_model::{EndReason, Outcome, Protocol, Work};
+use bulkhead_model::{EndReason, Outcome, PhaseOrder, Protocol, Work};
+use tokio::sync::mpsc;
 
 use crate::{
     agent::{Reason, Run, Stops, work},
-    plugs::{Ctx, Ended, NamedError, PlugError, Plugs},
-    wire::{Failure, FailureKind, Report},
+    outbox::Outbox,
+    plug::{Ctx, Ended, NamedError, PlugError, PlugPassage, Plugs, SessionInfo},
+    plugs,
+    protocol::ProtocolError,
+    wire::{ArtifactChunk, Delivery, Failure, FailureKind, Report},
     words::chain,
 };
 
@@ -21,22 +27,35 @@ enum Trouble {
 }
 
 /// Carries out the phase from the first plug to the last teardown. There is always a report.
-pub(crate) async fn perform(mut ctx: Ctx, stops: &Stops) -> Report {
-    let mut plugs = Plugs::of_phase(&ctx.delivery);
+pub(crate) async fn perform(
+    delivery: Arc<Delivery>,
+    artifacts: mpsc::Receiver<ArtifactChunk>,
+    out: Outbox,
+    stops: &Stops,
+) -> Report {
+    let order = &delivery.order;
+    let session = SessionInfo {
+        id: order.run.to_string(),
+        dir: None,
+        resumed: false,
+    };
+    let mut ctx = Ctx::new(session, out, stops.token().clone());
+    let mut plugs = plugs::of_phase(&delivery, artifacts);
     let mut run = None;
-    let trouble = attempt(&mut plugs, &mut ctx, stops, &mut run).await.err();
+    let attempt = attempt(order, &mut plugs, &mut ctx, stops, &mut run);
+    let trouble = attempt.await.err();
     let ended = ended(run.as_ref(), trouble.as_ref());
     for error in plugs.teardown(&mut ctx, ended).await {
         ctx.out.say(&chain(&error)).await;
     }
-    let outcome = ctx.outcome.take();
+    let outcome = ctx.results.outcome.take();
     Report {
         failure: trouble.map(|trouble| failure(trouble, outcome.as_ref())),
         outcome,
-        head: ctx.head,
+        head: ctx.results.head,
         usage: run.as_ref().and_then(|run| run.driven.usage),
         result: run.and_then(closing_words),
-        artifacts: ctx.artifacts,
+        artifacts: ctx.results.artifacts,
         dropped_log_bytes: ctx.out.dropped_bytes(),
     }
 }
@@ -44,6 +63,7 @@ pub(crate) async fn perform(mut ctx: Ctx, stops: &Stops) -> Report {
 /// Begins the plugs, lets the agent work, and lets the plugs finish. Stops between the agent and the plugs at
 /// once; the agent itself is stopped with a grace time.
 async fn attempt(
+    order: &PhaseOrder,
     plugs: &mut Plugs,
     ctx: &mut Ctx,
     stops: &Stops,
@@ -53,8 +73,9 @@ async fn attempt(
     let host = ctx
         .host()
         .map_err(|error| Trouble::Plug(NamedError::of("agent", error)))?;
-    let order = &ctx.delivery.order;
-    let worked = work(order, &ctx.agent_env, &*host, &ctx.out, stops).await;
+    let (env, out) = (ctx.agent.env.clone(), ctx.out.clone());
+    let mut passage = PlugPassage { plugs, ctx };
+    let worked = work(order, &env, &*host, &out, &mut passage, stops).await;
     let worked = run.insert(worked.map_err(Trouble::Host)?);
     if let Some(reason) = stops.reason() {
         return Err(Trouble::Stopped(reason.clone()));
@@ -78,10 +99,12 @@ async fn unless_stopped(
 }
 
 /// Whether the work went well: by the agent's word where its protocol has one, and by its exit.
-fn judge(order: &Work, run: &Run) -> Result<(), Trouble> {
+fn judge(order: &Work, run: &mut Run) -> Result<(), Trouble> {
     let failed = |words: String| Err(Trouble::Work(FailureKind::Work, words));
-    if let Some(broken) = &run.broken {
-        return Err(Trouble::Work(FailureKind::Protocol, chain(broken)));
+    match run.broken.take() {
+        Some(ProtocolError::Plug(error)) => return Err(Trouble::Plug(error)),
+        Some(broken) => return Err(Trouble::Work(FailureKind::Protocol, chain(&broken))),
+        None => {}
     }
     let (name, protocol) = match order {
         Work::Command { .. } => ("the command", Protocol::Plain),
@@ -146,7 +169,7 @@ fn explain(trouble: Trouble) -> (FailureKind, String) {
         Trouble::Stopped(Reason::Cap(words)) => (FailureKind::Cap, words),
         Trouble::Work(kind, words) => (kind, words),
         Trouble::Plug(error) => {
-            let plug = error.plug.to_owned();
+            let plug = error.plug.clone();
             match &error.source {
                 PlugError::Host(host) if is_refusal(host) => (FailureKind::Refused, chain(host)),
                 _ => (FailureKind::Plug { plug }, chain(&error)),

@@ -1,6 +1,6 @@
 //! The session process's main: from the order to the report.
 
-use std::os::fd::OwnedFd;
+use std::{os::fd::OwnedFd, sync::Arc};
 
 use bulkhead_model::Stage;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -15,7 +15,7 @@ use crate::{
     agent::{Reason, Stops},
     outbox::Outbox,
     phase::perform,
-    plugs::Ctx,
+    plug::ScriptPlugs,
     wire::{ArtifactChunk, Delivery, FromSession, Incoming, Outgoing, ToSession, WireError},
 };
 
@@ -39,8 +39,11 @@ pub enum SessionError {
 
 /// Carries out one phase: reads the order from `socket` (a connected Unix stream socket, which the
 /// executor passes as the process's standard input), and returns when the report is sent and nothing of the
-/// sandbox is left. An error of the phase is in the report; an error here means that nobody could be told.
-pub async fn run_worker(socket: OwnedFd) -> Result<(), SessionError> {
+/// sandbox is left. `scripts` runs the session's script plugs, where the program can. An error of the phase is in the report; an error here means that nobody could be told.
+pub async fn run_worker(
+    socket: OwnedFd,
+    scripts: Arc<dyn ScriptPlugs>,
+) -> Result<(), SessionError> {
     // Before the first secret arrives (D7).
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|error| SessionError::Dumpable(error.into()))?;
@@ -48,15 +51,21 @@ pub async fn run_worker(socket: OwnedFd) -> Result<(), SessionError> {
     socket.set_nonblocking(true).map_err(SessionError::Socket)?;
     let socket = UnixStream::from_std(socket).map_err(SessionError::Socket)?;
     let (reader, writer) = socket.into_split();
-    converse(reader, writer).await
+    converse(reader, writer, scripts).await
 }
 
 /// The session's side of the conversation, over any pair of streams.
-async fn converse<R, W>(reader: R, writer: W) -> Result<(), SessionError>
+async fn converse<R, W>(
+    reader: R,
+    writer: W,
+    scripts: Arc<dyn ScriptPlugs>,
+) -> Result<(), SessionError>
 where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
+    // Phases have none: what a workflow's author writes is no code of the runner's owner.
+    let _ = scripts;
     let mut incoming = Incoming::<_, ToSession>::new(reader);
     let delivery = read_order(&mut incoming).await?;
     let (stops, tasks) = (Stops::default(), TaskTracker::new());
@@ -66,7 +75,7 @@ where
     let speaking = speak(Outgoing::new(writer), queue, stops.clone());
     let working = async {
         out.stage(Stage::SessionStarted).await;
-        let report = perform(Ctx::new(delivery, out.clone(), artifacts), &stops).await;
+        let report = perform(Arc::from(delivery), artifacts, out.clone(), &stops).await;
         out.report(report).await;
         drop(out);
     };

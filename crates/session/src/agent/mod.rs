@@ -10,6 +10,7 @@
 //! A result without an exit has a time limit of its own (case 23), and so has an exit whose output stays open
 //! (case 20). Input is closed as soon as there is nothing left to say (case 22).
 
+mod plain;
 mod sink;
 mod stop;
 mod streams;

@@ -12,8 +12,8 @@ use std::{
 
 use async_trait::async_trait;
 use bulkhead_host::{
-    Command, ExitStatus, Host, HostError, Process, ProcessControl, Signal, Stdio, Target,
-    TerminalSize,
+    Command, DuplexStream, Endpoint, ExitStatus, Host, HostError, Layer, Listener, Process,
+    ProcessControl, Provider, Signal, Stdio, Target, TerminalSize,
 };
 use bulkhead_model::{AgentSpec, PhaseOrder, Protocol, Stream, Work};
 use rustix::process::{Pid, kill_process_group};
@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, watch};
 use super::{Reason, Run, Stops, work};
 use crate::{
     outbox::Outbox,
+    plug::Straight,
     wire::{FromSession, test_delivery},
 };
 
@@ -103,6 +104,22 @@ impl Host for Here {
         })
     }
 
+    fn files(&self) -> Arc<dyn Provider> {
+        unreachable!("an agent is only started")
+    }
+
+    async fn connect(&self, _: Endpoint) -> Result<DuplexStream, HostError> {
+        unreachable!("an agent is only started")
+    }
+
+    async fn listen(&self, _: Endpoint) -> Result<Box<dyn Listener>, HostError> {
+        unreachable!("an agent is only started")
+    }
+
+    fn isolation(&self) -> Vec<Layer> {
+        vec![]
+    }
+
     async fn teardown(&self) -> Result<(), HostError> {
         Ok(())
     }
@@ -142,7 +159,9 @@ async fn run_with(order: &PhaseOrder, stops: &Stops) -> (Run, Vec<FromSession>, 
     let begun = Instant::now();
     let env = BTreeMap::new();
     let working = async {
-        let run = work(order, &env, &Here, &out, stops).await.unwrap();
+        let run = work(order, &env, &Here, &out, &mut Straight, stops)
+            .await
+            .unwrap();
         drop(out);
         run
     };
@@ -304,7 +323,9 @@ async fn a_log_bomb_is_drained_and_counted() {
     let (out, mut queue) = Outbox::new(order.limits.log_bytes);
     let (env, stops) = (BTreeMap::new(), Stops::default());
     let working = async {
-        let run = work(&order, &env, &Here, &out, &stops).await.unwrap();
+        let run = work(&order, &env, &Here, &out, &mut Straight, &stops)
+            .await
+            .unwrap();
         let dropped = out.dropped_bytes();
         drop(out);
         (run.status, dropped)

@@ -13,12 +13,14 @@ use tokio::{
 };
 
 use super::{
+    plain::plain,
     sink::{Caps, Sink},
     stop::{Reason, Stops},
     streams::{Activity, Watched, pump},
 };
 use crate::{
     outbox::Outbox,
+    plug::Passage,
     protocol::{Driven, Lines, ProtocolError, conversation, drive},
 };
 
@@ -62,6 +64,7 @@ pub(crate) async fn work(
     env: &BTreeMap<String, String>,
     host: &dyn Host,
     out: &Outbox,
+    passage: &mut impl Passage,
     stops: &Stops,
 ) -> Result<Run, HostError> {
     let start = start(order, env, host)?;
@@ -73,7 +76,7 @@ pub(crate) async fn work(
         stops: stops.clone(),
     };
     let idle = Duration::from_millis(order.limits.idle_ms);
-    let run = accompany(process, start, sink, idle, stops).await;
+    let run = accompany(process, start, sink, passage, idle, stops).await;
     out.stage(Stage::AgentEnded).await;
     Ok(run)
 }
@@ -136,6 +139,7 @@ async fn accompany(
     mut process: Process,
     start: Start,
     sink: Sink,
+    passage: &mut impl Passage,
     idle: Duration,
     stops: &Stops,
 ) -> Run {
@@ -150,7 +154,7 @@ async fn accompany(
     let (out, polite) = (sink.out.clone(), start.protocol == Protocol::Acp);
     let mut talk = Talk::default();
     let status = {
-        let conversation = converse(stdin, stdout, start, sink, control, &mut talk);
+        let conversation = converse(stdin, stdout, start, sink, passage, control, &mut talk);
         let reading = async { tokio::join!(conversation, log(stderr, &out)) };
         let silence = async {
             activity.silent_for(idle).await;
@@ -194,13 +198,23 @@ async fn converse(
     stdout: Option<Watched>,
     start: Start,
     mut sink: Sink,
+    passage: &mut impl Passage,
     control: &dyn ProcessControl,
     talk: &mut Talk,
 ) {
     let Some(stdout) = stdout else { return };
     let Some(mut protocol) = conversation(start.protocol, WORKSPACE_DIR, &start.prompt) else {
         let out = sink.out.clone();
-        tokio::join!(feed(stdin, start.input), pump(stdout, Stream::Stdout, &out));
+        talk.broken = match passage.looks() {
+            true => plain(stdin, stdout, start.input, &out, passage).await.err(),
+            false => {
+                tokio::join!(feed(stdin, start.input), pump(stdout, Stream::Stdout, &out));
+                None
+            }
+        };
+        if talk.broken.is_some() {
+            end(control).await;
+        }
         return;
     };
     let mut lines = Lines::new(stdout);
@@ -208,7 +222,16 @@ async fn converse(
     let driven = match stdin {
         Some(stdin) if protocol.reads_stdin() => {
             let (driven, cancel) = (&mut talk.driven, stops.token());
-            drive(&mut *protocol, stdin, &mut lines, &mut sink, cancel, driven).await
+            drive(
+                &mut *protocol,
+                stdin,
+                &mut lines,
+                &mut sink,
+                passage,
+                cancel,
+                driven,
+            )
+            .await
         }
         stdin => {
             let (driven, cancel) = (&mut talk.driven, stops.token());
@@ -218,6 +241,7 @@ async fn converse(
                 nobody,
                 &mut lines,
                 &mut sink,
+                passage,
                 cancel,
                 driven,
             );
@@ -243,7 +267,7 @@ async fn converse(
 }
 
 /// Writes the prompt and closes the input, so that no agent waits for more (case 22).
-async fn feed(stdin: Option<Writer>, input: Option<String>) {
+pub(super) async fn feed(stdin: Option<Writer>, input: Option<String>) {
     if let (Some(mut stdin), Some(input)) = (stdin, input) {
         // An agent that does not read its input says so by its exit.
         drop(stdin.write_all(input.as_bytes()).await);

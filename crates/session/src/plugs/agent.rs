@@ -1,33 +1,37 @@
 //! The plug that prepares the agent: its home files, and whether its program is there at all.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bulkhead_host::{Command, Host, Stdio};
 use bulkhead_model::{AgentSpec, Work};
 use bulkhead_sandbox::HOME_DIR;
 use tokio::io::AsyncWriteExt as _;
 
-use super::{
-    Ctx, Plug, PlugError,
-    inside::{collect, run},
+use super::inside::{collect, run};
+use crate::{
+    agents::READY,
+    inside_path,
+    plug::{Ctx, Plug, PlugError},
+    wire::Delivery,
 };
-use crate::{agents::READY, inside_path};
 
 const PUT: &str = r#"mkdir -p "$(dirname "$1")" && cat > "$1""#;
 
-pub(super) struct AgentPlug;
+pub(super) struct AgentPlug(pub(super) Arc<Delivery>);
 
 #[async_trait]
 impl Plug for AgentPlug {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "agent"
     }
 
     async fn on_session(&mut self, ctx: &mut Ctx) -> Result<(), PlugError> {
-        let Work::Agent { agent, .. } = &ctx.delivery.order.work else {
+        let Work::Agent { agent, .. } = &self.0.order.work else {
             return Ok(());
         };
         let host = ctx.host()?;
-        let toolchains = &ctx.delivery.order.toolchains;
+        let toolchains = &self.0.order.toolchains;
         find_program(&*host, agent, &inside_path(toolchains)).await?;
         for (path, text) in &agent.home_files {
             put_file(&*host, path, text).await?;
@@ -35,7 +39,7 @@ impl Plug for AgentPlug {
         let env = agent.env.clone();
         // The agent's own variables give way to what the workflow says.
         for (name, value) in env {
-            ctx.agent_env.entry(name).or_insert(value);
+            ctx.agent.env.entry(name).or_insert(value);
         }
         Ok(())
     }

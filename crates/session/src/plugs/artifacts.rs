@@ -3,7 +3,7 @@
 //! Both ways the bytes go through a process inside, so the host never follows a path that an agent wrote
 //! (case 41). A directory travels as an archive that is made and opened inside only.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bulkhead_host::{Command, Host, Stdio};
@@ -15,11 +15,11 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::{
-    Ctx, Plug, PlugError,
-    inside::{RunError, collect},
+use super::inside::{RunError, collect};
+use crate::{
+    plug::{Ctx, Plug, PlugError, TimeLimits},
+    wire::{ArtifactChunk, ArtifactKind, Delivery, FinishedArtifact, MAX_CHUNK},
 };
-use crate::wire::{ArtifactChunk, ArtifactKind, FinishedArtifact, MAX_CHUNK};
 
 /// Where artifacts of earlier phases are, inside. `/run/bulkhead/artifacts` is a link to it, and the variable
 /// `BULKHEAD_ARTIFACTS` says the same.
@@ -38,21 +38,37 @@ const TAKE: &str = r#"if [ -d "$1" ]; then echo directory && tar -cf - -C "$1" .
 elif [ -f "$1" ]; then echo file && cat "$1"
 else echo "there is no file or directory $1" >&2; exit 1; fi"#;
 
-pub(super) struct ArtifactsPlug;
+pub(super) struct ArtifactsPlug {
+    delivery: Arc<Delivery>,
+    /// The artifacts of earlier phases, as they arrive.
+    incoming: Option<mpsc::Receiver<ArtifactChunk>>,
+}
+
+impl ArtifactsPlug {
+    pub(super) const fn new(
+        delivery: Arc<Delivery>,
+        incoming: mpsc::Receiver<ArtifactChunk>,
+    ) -> Self {
+        Self {
+            delivery,
+            incoming: Some(incoming),
+        }
+    }
+}
 
 #[async_trait]
 impl Plug for ArtifactsPlug {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "artifacts"
     }
 
-    fn limit(&self) -> Duration {
-        Duration::from_secs(10 * 60)
+    fn limits(&self) -> TimeLimits {
+        TimeLimits::of(Duration::from_secs(10 * 60))
     }
 
     async fn on_session(&mut self, ctx: &mut Ctx) -> Result<(), PlugError> {
-        let expected = ctx.delivery.order.artifacts_in.len();
-        let Some(mut chunks) = ctx.artifacts_in.take() else {
+        let expected = self.delivery.order.artifacts_in.len();
+        let Some(mut chunks) = self.incoming.take() else {
             return Ok(());
         };
         let host = ctx.host()?;
@@ -60,15 +76,15 @@ impl Plug for ArtifactsPlug {
             put(&*host, &mut chunks).await?;
         }
         let dir = ARTIFACTS_DIR.to_owned();
-        ctx.agent_env.insert("BULKHEAD_ARTIFACTS".to_owned(), dir);
+        ctx.agent.env.insert("BULKHEAD_ARTIFACTS".to_owned(), dir);
         Ok(())
     }
 
     async fn finish(&mut self, ctx: &mut Ctx) -> Result<(), PlugError> {
         let host = ctx.host()?;
-        for (name, path) in ctx.delivery.order.artifacts_out.clone() {
+        for (name, path) in self.delivery.order.artifacts_out.clone() {
             let artifact = take(ctx, &*host, &name, &path).await?;
-            ctx.artifacts.push(artifact);
+            ctx.results.artifacts.push(artifact);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The plug that serves the sandbox's one way out (D5): proxy, DNS, and the forward to the phase gateway.
 
-use std::time::Duration;
+use std::{path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bulkhead_door::{Door, DoorConfig, DoorLimits, DoorListeners, Forward};
@@ -10,8 +10,11 @@ use bulkhead_sandbox::BoundSocket;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
-use super::{Ctx, Ended, Plug, PlugError};
-use crate::{outbox::Outbox, wire::Machine};
+use crate::{
+    outbox::Outbox,
+    plug::{Ctx, Ended, Plug, PlugError, TimeLimits},
+    wire::{Delivery, Machine},
+};
 
 /// Decisions that wait to be told; the door counts what does not fit.
 const DECISIONS: usize = 64;
@@ -21,14 +24,19 @@ const GRACE: Duration = Duration::from_millis(100);
 
 pub(super) struct DoorPlug {
     listeners: Option<oneshot::Receiver<Vec<BoundSocket>>>,
+    delivery: Arc<Delivery>,
     door: Option<Door>,
     telling: TaskTracker,
 }
 
 impl DoorPlug {
-    pub(super) fn new(listeners: oneshot::Receiver<Vec<BoundSocket>>) -> Self {
+    pub(super) fn new(
+        listeners: oneshot::Receiver<Vec<BoundSocket>>,
+        delivery: Arc<Delivery>,
+    ) -> Self {
         Self {
             listeners: Some(listeners),
+            delivery,
             door: None,
             telling: TaskTracker::new(),
         }
@@ -37,12 +45,12 @@ impl DoorPlug {
 
 #[async_trait]
 impl Plug for DoorPlug {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "door"
     }
 
-    fn limit(&self) -> Duration {
-        Duration::from_secs(10)
+    fn limits(&self) -> TimeLimits {
+        TimeLimits::of(Duration::from_secs(10))
     }
 
     async fn on_session(&mut self, ctx: &mut Ctx) -> Result<(), PlugError> {
@@ -50,16 +58,17 @@ impl Plug for DoorPlug {
             Some(listeners) => listeners.await.unwrap_or_default(),
             None => vec![],
         };
-        let listeners = sorted(sockets, ctx)?;
+        let listeners = sorted(sockets, &self.delivery.gateway_socket)?;
         let (log, decisions) = mpsc::channel(DECISIONS);
         let config = DoorConfig {
-            policy: ctx.delivery.order.network.clone(),
-            egress: egress(&ctx.delivery.machine)?,
+            policy: self.delivery.order.network.clone(),
+            egress: egress(&self.delivery.machine)?,
             limits: DoorLimits::default(),
             log,
         };
         self.telling.spawn(tell(decisions, ctx.out.clone()));
-        let door = Door::serve(config, listeners).map_err(|error| because("opening it", error))?;
+        let door = Door::serve(config, listeners)
+            .map_err(|error| PlugError::because("opening it", error))?;
         self.door = Some(door);
         Ok(())
     }
@@ -75,7 +84,7 @@ impl Plug for DoorPlug {
 }
 
 /// The sockets come in the order of the plan's listeners.
-fn sorted(sockets: Vec<BoundSocket>, ctx: &Ctx) -> Result<DoorListeners, PlugError> {
+fn sorted(sockets: Vec<BoundSocket>, gateway_socket: &Path) -> Result<DoorListeners, PlugError> {
     match <[BoundSocket; 4]>::try_from(sockets) {
         Ok(
             [
@@ -90,7 +99,7 @@ fn sorted(sockets: Vec<BoundSocket>, ctx: &Ctx) -> Result<DoorListeners, PlugErr
             dns_tcp: Some(dns_tcp),
             forwards: vec![Forward {
                 listener: gateway,
-                path: ctx.delivery.gateway_socket.clone(),
+                path: gateway_socket.to_owned(),
             }],
         }),
         _ => Err(PlugError::Words(
@@ -103,20 +112,13 @@ fn egress(machine: &Machine) -> Result<Egress, PlugError> {
     let proxy = machine.proxy.as_ref().map(UpstreamProxy::from_url);
     let config = EgressConfig {
         allow_private: AllowPrivate::hosts(&machine.allow_private)
-            .map_err(|error| because("reading the hosts that may be private", error))?,
+            .map_err(|error| PlugError::because("reading the hosts that may be private", error))?,
         upstream_proxy: proxy
             .transpose()
-            .map_err(|error| because("reading the operator's proxy", error))?,
+            .map_err(|error| PlugError::because("reading the operator's proxy", error))?,
         ..EgressConfig::default()
     };
     Ok(Egress::new(config, DnsResolver::system()))
-}
-
-fn because(what: &'static str, error: impl std::error::Error + Send + Sync + 'static) -> PlugError {
-    PlugError::Because {
-        what,
-        source: Box::new(error),
-    }
 }
 
 async fn tell(mut decisions: mpsc::Receiver<bulkhead_door::DecisionRecord>, out: Outbox) {

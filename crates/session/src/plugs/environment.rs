@@ -1,48 +1,56 @@
 //! The plug that fills the agent's environment: what the workflow names, and nothing of this process's own (H7).
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use secrecy::ExposeSecret as _;
 
-use super::{Ctx, Plug, PlugError, sandbox::PROXY};
-use crate::{agents::GATEWAY, inside_path};
+use super::sandbox::PROXY;
+use crate::{
+    agents::GATEWAY,
+    inside_path,
+    plug::{Ctx, Plug, PlugError},
+    wire::Delivery,
+};
 
 /// The sandbox's certificate authorities.
 const CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-pub(super) struct EnvironmentPlug;
+pub(super) struct EnvironmentPlug(pub(super) Arc<Delivery>);
 
 #[async_trait]
 impl Plug for EnvironmentPlug {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "environment"
     }
 
     async fn on_session(&mut self, ctx: &mut Ctx) -> Result<(), PlugError> {
-        let order = &ctx.delivery.order;
-        let mut env = base(ctx);
+        let delivery = &*self.0;
+        let order = &delivery.order;
+        let mut env = base(delivery);
         for model in &order.models {
             let url = format!("{GATEWAY}/model/{}{}", model.upstream, model.path);
             env.push((model.url_env.clone(), url));
-            let token = ctx.delivery.phase_token.expose_secret().to_owned();
+            let token = delivery.phase_token.expose_secret().to_owned();
             env.push((model.key_env.clone(), token));
         }
         env.extend(order.env.clone());
         for name in &order.secrets {
-            let Some(value) = ctx.delivery.secrets.get(name) else {
+            let Some(value) = delivery.secrets.get(name) else {
                 return Err(PlugError::Words(format!(
                     "the secret {name} has no value: set it with `bulkhead secrets set {name}`"
                 )));
             };
             env.push((name.to_string(), value.expose_secret().to_owned()));
         }
-        ctx.agent_env.extend(env);
+        ctx.agent.env.extend(env);
         Ok(())
     }
 }
 
 /// Where the phase is, how it reaches the network, and who commits.
-fn base(ctx: &Ctx) -> Vec<(String, String)> {
-    let order = &ctx.delivery.order;
+fn base(delivery: &Delivery) -> Vec<(String, String)> {
+    let order = &delivery.order;
     let proxy = format!("http://127.0.0.1:{PROXY}");
     let mut env = vec![
         ("PATH", inside_path(&order.toolchains)),
@@ -58,7 +66,7 @@ fn base(ctx: &Ctx) -> Vec<(String, String)> {
     for name in ["NO_PROXY", "no_proxy"] {
         env.push((name, "127.0.0.1,localhost,::1".to_owned()));
     }
-    if ctx.delivery.machine.extra_ca_pem.is_some() {
+    if delivery.machine.extra_ca_pem.is_some() {
         // Node has a list of its own; the sandbox's holds the operator's authority.
         env.push(("NODE_EXTRA_CA_CERTS", CA_BUNDLE.to_owned()));
     }

@@ -13,7 +13,7 @@ const LINGER: Duration = Duration::from_secs(2);
 
 /// A helper process did not do its work.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError {
+pub enum RunError {
     #[error("{what} {status}{}", said(.stderr))]
     Failed {
         what: String,

@@ -3,7 +3,6 @@
 use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
-    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -14,8 +13,11 @@ use bulkhead_sandbox::{
 };
 use tokio::sync::oneshot;
 
-use super::{Ctx, Ended, Plug, PlugError};
-use crate::{agents::BULKHEAD_INSIDE, wire::Delivery};
+use crate::{
+    agents::BULKHEAD_INSIDE,
+    plug::{Ctx, Ended, Plug, PlugError},
+    wire::Delivery,
+};
 
 /// The ports that the sandbox's network door listens on, in the order of the plan's listeners.
 pub(super) const PROXY: u16 = 3128;
@@ -42,14 +44,14 @@ impl SandboxPlug {
 
 #[async_trait]
 impl Plug for SandboxPlug {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "sandbox"
     }
 
     async fn on_session(&mut self, ctx: &mut Ctx) -> Result<(), PlugError> {
         self.host.connect().await?;
         ctx.out.stage(Stage::SandboxReady).await;
-        ctx.host = Some(self.host.clone());
+        ctx.set_host(self.host.clone());
         Ok(())
     }
 
@@ -60,7 +62,6 @@ impl Plug for SandboxPlug {
 
     /// Everything inside is killed, and the outcome is read, whatever state the sandbox is in.
     async fn teardown(&mut self, ctx: &mut Ctx, ended: Ended) -> Result<(), PlugError> {
-        ctx.host = None;
         let cause = match ended {
             Ended::Finished(ExitStatus::Code(code)) => Cause::Finished(SandboxStatus::Code(code)),
             Ended::Finished(ExitStatus::Signal(signal)) => {
@@ -68,17 +69,13 @@ impl Plug for SandboxPlug {
             }
             Ended::Finished(ExitStatus::HostEnded) => Cause::Finished(SandboxStatus::SandboxEnded),
             Ended::Idle => Cause::Idle,
-            Ended::Cancelled => Cause::Cancelled,
+            Ended::Cancelled | Ended::Paused => Cause::Cancelled,
         };
-        ctx.outcome = self.host.end(cause).await;
-        if ctx.outcome.is_some() {
+        ctx.results.outcome = self.host.end(cause).await;
+        if ctx.results.outcome.is_some() {
             ctx.out.stage(Stage::SandboxGone).await;
         }
         Ok(())
-    }
-
-    fn limit(&self) -> Duration {
-        Duration::from_secs(60)
     }
 }
 

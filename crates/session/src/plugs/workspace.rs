@@ -10,26 +10,26 @@ use bulkhead_git::inside::{self, Changed, Step};
 use bulkhead_host::{Command, ExitStatus, Host};
 use bulkhead_model::{GitOrder, Stage};
 use bulkhead_sandbox::WORKSPACE_DIR;
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{
-    Ctx, Plug, PlugError,
-    inside::{Helper, run},
+use super::inside::{Helper, run};
+use crate::{
+    agents::GATEWAY,
+    plug::{Ctx, Plug, PlugError, TimeLimits},
 };
-use crate::agents::GATEWAY;
 
 pub(super) struct WorkspacePlug {
     git: GitOrder,
+    token: SecretString,
 }
 
 impl WorkspacePlug {
-    pub(super) const fn new(git: GitOrder) -> Self {
-        Self { git }
+    pub(super) const fn new(git: GitOrder, token: SecretString) -> Self {
+        Self { git, token }
     }
 
     async fn step(&self, ctx: &Ctx, host: &dyn Host, step: &Step) -> Result<Helper, PlugError> {
-        let token = &ctx.delivery.phase_token;
-        let env = inside::environment(&self.git, GATEWAY, token);
+        let env = inside::environment(&self.git, GATEWAY, &self.token);
         let env = env.into_iter();
         let command = Command::new(step.argv.clone())
             .cwd(WORKSPACE_DIR)
@@ -56,13 +56,13 @@ impl WorkspacePlug {
 
 #[async_trait]
 impl Plug for WorkspacePlug {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "workspace"
     }
 
     /// A big repository takes a while; the phase's own time limit holds too.
-    fn limit(&self) -> Duration {
-        Duration::from_secs(15 * 60)
+    fn limits(&self) -> TimeLimits {
+        TimeLimits::of(Duration::from_secs(15 * 60))
     }
 
     async fn on_session(&mut self, ctx: &mut Ctx) -> Result<(), PlugError> {
@@ -90,7 +90,7 @@ impl Plug for WorkspacePlug {
             ctx.out.say(&words).await;
         }
         if finish.changed == Changed::Pushed {
-            ctx.head = Some(finish.commit.to_string());
+            ctx.results.head = Some(finish.commit.to_string());
             ctx.out.stage(Stage::Pushed).await;
         }
         Ok(())

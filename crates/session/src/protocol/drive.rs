@@ -1,12 +1,13 @@
 //! Connects a protocol to an agent's standard input and output.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use bulkhead_model::{AgentEvent, Usage};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 
 use super::{AgentProtocol, Lines, ProtocolError, Step, text::bounded};
+use crate::plug::{Direction, Message, Passage};
 
 /// How long text is held back to be joined with more of it.
 const QUIET: Duration = Duration::from_millis(100);
@@ -26,23 +27,26 @@ pub struct Driven {
     pub last_message: Option<String>,
 }
 
-struct Drive<'a, W, S> {
+struct Drive<'a, W, S, P> {
     protocol: &'a mut dyn AgentProtocol,
     stdin: Option<W>,
     sink: &'a mut S,
+    passage: &'a mut P,
     driven: &'a mut Driven,
 }
 
 /// Holds the conversation until the agent has finished by its own word or its output has ended. `cancel`
-/// makes it ask the agent to stop, and then goes on reading.
+/// makes it ask the agent to stop, and then goes on reading. Every line, in both directions, goes through
+/// `passage`.
 ///
 /// What it comes to is noted in `driven` as it happens. Standard input is closed when this returns; the agent may
 /// still be running.
-pub async fn drive<R, W, S>(
+pub async fn drive<R, W, S, P>(
     protocol: &mut dyn AgentProtocol,
     stdin: W,
     lines: &mut Lines<R>,
     sink: &mut S,
+    passage: &mut P,
     cancel: &CancellationToken,
     driven: &mut Driven,
 ) -> Result<(), ProtocolError>
@@ -50,12 +54,14 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
     S: EventSink,
+    P: Passage,
 {
     let stdin = protocol.reads_stdin().then_some(stdin);
     let mut drive = Drive {
         protocol,
         stdin,
         sink,
+        passage,
         driven,
     };
     let step = drive.protocol.start();
@@ -69,7 +75,10 @@ where
                 drive.protocol.cancel()
             }
             line = lines.next() => match line? {
-                Some(line) => drive.protocol.line(&line)?,
+                Some(line) => {
+                    drive.heard(line).await?;
+                    continue;
+                }
                 None => break,
             },
             () = tokio::time::sleep(QUIET) => drive.protocol.quiet(),
@@ -80,18 +89,46 @@ where
     drive.apply(rest).await
 }
 
-impl<W: AsyncWrite + Unpin + Send, S: EventSink> Drive<'_, W, S> {
+impl<W: AsyncWrite + Unpin + Send, S: EventSink, P: Passage> Drive<'_, W, S, P> {
+    async fn heard(&mut self, line: String) -> Result<(), ProtocolError> {
+        for message in self.passage.pass(Message::from_agent(line)).await? {
+            match message.direction {
+                Direction::FromAgent => {
+                    let step = self.protocol.line(&message.text)?;
+                    self.apply(step).await?;
+                }
+                Direction::ToAgent => self.write(message.text).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What a step leads to, and what answers to its lines lead to in turn.
     async fn apply(&mut self, step: Step) -> Result<(), ProtocolError> {
-        for event in step.events {
+        let mut steps = VecDeque::from([step]);
+        while let Some(step) = steps.pop_front() {
+            self.tell(step.events).await;
+            for line in step.write {
+                for message in self.passage.pass(Message::to_agent(line)).await? {
+                    match message.direction {
+                        Direction::ToAgent => self.write(message.text).await?,
+                        Direction::FromAgent => {
+                            steps.push_back(self.protocol.line(&message.text)?);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn tell(&mut self, events: Vec<AgentEvent>) {
+        for event in events {
             self.note(&event);
             for event in bounded(event) {
                 self.sink.event(event).await;
             }
         }
-        for line in step.write {
-            self.write(line).await?;
-        }
-        Ok(())
     }
 
     fn note(&mut self, event: &AgentEvent) {

@@ -13,6 +13,8 @@ mod text;
 
 use bulkhead_model::{AgentEvent, Protocol};
 
+use crate::plug::NamedError;
+
 pub use acp::Acp;
 pub use claude::Claude;
 pub use codex::Codex;
@@ -49,6 +51,9 @@ impl Step {
 pub enum ProtocolError {
     #[error(transparent)]
     Line(#[from] LineError),
+    /// A plug failed at a message.
+    #[error(transparent)]
+    Plug(#[from] NamedError),
     #[error("writing to the agent's standard input")]
     Write(#[source] std::io::Error),
     #[error("the agent refused {method}: {message} (code {code})")]

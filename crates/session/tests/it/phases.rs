@@ -1,6 +1,9 @@
 //! Whole phases in real sandboxes.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bulkhead_fake_model::Script;
 use bulkhead_model::{EndReason, Stage, Stream};
@@ -224,6 +227,7 @@ async fn case_41_an_artifact_path_never_leaves_the_sandbox() {
 #[tokio::test]
 async fn an_executor_that_goes_away_takes_the_sandbox_with_it() {
     use bulkhead_session::{
+        plug::NoScripts,
         run_worker,
         wire::{Outgoing, ToSession},
     };
@@ -231,7 +235,7 @@ async fn an_executor_that_goes_away_takes_the_sandbox_with_it() {
     let (ours, theirs) = tokio::net::UnixStream::pair().unwrap();
     let delivery = world.delivery(world.order(command("sleep 600")));
     let begun = Instant::now();
-    let worker = run_worker(theirs.into_std().unwrap().into());
+    let worker = run_worker(theirs.into_std().unwrap().into(), Arc::new(NoScripts));
     let executor = async {
         let mut out = Outgoing::<_, ToSession>::new(ours);
         out.send(ToSession::Order(Box::new(delivery)))

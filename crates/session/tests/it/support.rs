@@ -4,6 +4,7 @@ use std::path::Path;
 
 use bulkhead_model::AgentEvent;
 use bulkhead_session::{
+    plug::Straight,
     protocol::{Acp, AgentProtocol, Driven, EventSink, Lines, ProtocolError, drive},
     scripted::{self, ScriptedError},
 };
@@ -38,13 +39,14 @@ pub(crate) async fn read(
     let mut events = Events::default();
     let cancel = CancellationToken::new();
     let mut lines = Lines::new(transcript);
-    let mut driven = Driven::default();
+    let (mut driven, mut straight) = (Driven::default(), Straight);
     let nobody = tokio::io::sink();
     let driving = drive(
         protocol,
         nobody,
         &mut lines,
         &mut events,
+        &mut straight,
         &cancel,
         &mut driven,
     );
@@ -71,12 +73,13 @@ pub(crate) async fn play(
         let mut acp = Acp::new(cwd.to_str().unwrap(), prompt);
         let mut events = Events::default();
         let mut lines = Lines::new(client_in);
-        let mut driven = Driven::default();
+        let (mut driven, mut straight) = (Driven::default(), Straight);
         let drive = drive(
             &mut acp,
             client_out,
             &mut lines,
             &mut events,
+            &mut straight,
             cancel,
             &mut driven,
         );

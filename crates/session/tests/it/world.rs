@@ -27,6 +27,7 @@ use bulkhead_model::{
     Stream, Work,
 };
 use bulkhead_session::{
+    plug::NoScripts,
     run_worker,
     wire::{ArtifactChunk, Delivery, FromSession, Incoming, Machine, Outgoing, Report, ToSession},
 };
@@ -219,7 +220,7 @@ pub(crate) async fn run(
         }
         std::future::pending::<()>().await;
     };
-    let (worked, phase) = tokio::join!(run_worker(theirs.into()), async {
+    let (worked, phase) = tokio::join!(run_worker(theirs.into(), Arc::new(NoScripts)), async {
         tokio::select! {
             phase = listen(Incoming::new(reader), &spoke) => phase,
             () = executor => unreachable!("it waits for ever"),
