@@ -50,6 +50,8 @@ class LimitedAllocator final : public v8::ArrayBuffer::Allocator {
   }
   v8::PageAllocator* GetPageAllocator() override { return inner_->GetPageAllocator(); }
 
+  size_t Used() const { return used_.load(std::memory_order_relaxed); }
+
  private:
   void* Get(size_t n, bool zero) {
     size_t before = used_.fetch_add(n, std::memory_order_relaxed);
@@ -77,5 +79,8 @@ void udata_setCommonData_77(const unsigned char*, int* error) { *error = 0; }
 
 bool bulkhead_v8_init_icu(const char* icudtl_path) { return v8::V8::InitializeICU(icudtl_path); }
 v8::ArrayBuffer::Allocator* bulkhead_v8_limited_allocator(size_t limit) { return new LimitedAllocator(limit); }
+size_t bulkhead_v8_limited_allocator_used(const v8::ArrayBuffer::Allocator* a) {
+  return static_cast<const LimitedAllocator*>(a)->Used();
+}
 bool bulkhead_v8_sandbox_is_secure() { return v8::V8::IsSandboxConfiguredSecurely(); }
 }

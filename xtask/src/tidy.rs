@@ -6,11 +6,12 @@ use crate::{findings::Findings, tree::Tree};
 
 const CHECK: &str = "tidy";
 const MAX_LINES: usize = 800;
-/// The only places that may lift the ban on `unsafe`: the program that becomes PID 1, the sandbox's system calls, and,
-/// in what is never shipped, the step that puts a measured peer into its control group.
+/// The only places that may lift the ban on `unsafe`: the program that becomes PID 1, the sandbox's system calls, what
+/// V8's interface leaves to its callers, and, in what is never shipped, the step that puts a measured peer into its control group.
 const UNSAFE_PLACES: &[&str] = &[
     "crates/init/",
     "crates/sandbox/src/sys.rs",
+    "crates/engine/src/raw.rs",
     "bench/src/peers/group.rs",
 ];
 /// Written in two pieces, so that this file does not find itself.
@@ -100,7 +101,7 @@ fn check_rust(path: &str, text: &str, findings: &mut Findings) {
             path,
             text,
             lint,
-            "lifts the ban on `unsafe` outside its two places",
+            "lifts the ban on `unsafe` outside its few places",
             findings,
         );
     }

@@ -1,0 +1,140 @@
+//! The only unsafe code of the engine: what V8's interface hands out as bare pointers and bare callbacks.
+#![expect(
+    unsafe_code,
+    reason = "V8 calls back by C functions, and has no safe interface for these"
+)]
+
+use std::{
+    ffi::{CString, c_char, c_void},
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+};
+
+use crate::isolate::{HeapGuard, State};
+
+unsafe extern "C" {
+    /// In `vendor/v8/shim.cc`, like the two below.
+    fn bulkhead_v8_init_icu(path: *const c_char) -> bool;
+    fn bulkhead_v8_limited_allocator(limit: usize) -> *mut v8::Allocator;
+    fn bulkhead_v8_limited_allocator_used(allocator: *const v8::Allocator) -> usize;
+}
+
+pub(crate) fn init_icu(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // SAFETY: the path ends with a zero byte and outlives the call, which keeps nothing of it.
+    unsafe { bulkhead_v8_init_icu(path.as_ptr()) }
+}
+
+/// What gives array buffers their memory, and no more than a limit in all.
+pub(crate) struct BufferMemory {
+    allocator: v8::SharedRef<v8::Allocator>,
+    limit: usize,
+}
+
+impl BufferMemory {
+    pub(crate) fn new(limit: usize) -> Self {
+        // SAFETY: the function returns a new allocator that nobody else owns.
+        let allocator = unsafe { v8::UniquePtr::from_raw(bulkhead_v8_limited_allocator(limit)) };
+        Self {
+            allocator: allocator.unwrap().make_shared(),
+            limit,
+        }
+    }
+
+    pub(crate) fn allocator(&self) -> v8::SharedRef<v8::Allocator> {
+        self.allocator.clone()
+    }
+
+    pub(crate) fn left(&self) -> usize {
+        // SAFETY: the allocator is alive, and it is one of ours: `new` is the only way to a value of this type.
+        let used = unsafe { bulkhead_v8_limited_allocator_used(&raw const *self.allocator) };
+        self.limit.saturating_sub(used)
+    }
+}
+
+/// Lets `guard` end what runs when the heap is nearly full. The guard must be kept as long as the isolate.
+pub(crate) fn guard_heap(isolate: &mut v8::Isolate, guard: &Arc<HeapGuard>) {
+    let data = Arc::as_ptr(guard).cast_mut().cast::<c_void>();
+    isolate.add_near_heap_limit_callback(near_heap_limit, data);
+}
+
+/// The same, and the limit, which was raised to let something end, is what it was.
+pub(crate) fn guard_heap_again(isolate: &mut v8::Isolate, guard: &Arc<HeapGuard>, limit: usize) {
+    isolate.remove_near_heap_limit_callback(near_heap_limit, limit);
+    guard_heap(isolate, guard);
+}
+
+unsafe extern "C" fn near_heap_limit(data: *mut c_void, current: usize, _initial: usize) -> usize {
+    // SAFETY: `guard_heap` gave a pointer to a guard that its isolate's owner keeps longer than the isolate.
+    let guard = unsafe { &*data.cast_const().cast::<HeapGuard>() };
+    guard.near_limit(current)
+}
+
+/// Notes promises that are rejected while nobody listens, and those that somebody listened to after all.
+pub(crate) unsafe extern "C" fn promise_rejected(message: v8::PromiseRejectMessage) {
+    // SAFETY: V8 calls this with the isolate entered, and the scope does not outlive the call.
+    let scope = pin!(unsafe { v8::CallbackScope::new(&message) });
+    let scope = &mut scope.init();
+    let Some(state) = scope.get_slot::<Rc<State>>().cloned() else {
+        return;
+    };
+    let promise = v8::Global::new(scope, message.get_promise());
+    match message.get_event() {
+        v8::PromiseRejectEvent::PromiseRejectWithNoHandler => {
+            if let Some(value) = message.get_value() {
+                let value = v8::Global::new(scope, value);
+                state.rejections.borrow_mut().push((promise, value));
+            }
+        }
+        v8::PromiseRejectEvent::PromiseHandlerAddedAfterReject => {
+            let mut rejections = state.rejections.borrow_mut();
+            rejections.retain(|(rejected, _)| *rejected != promise);
+        }
+        _ => {}
+    }
+}
+
+/// Answers V8's question which module an import means, from the graph that was loaded before.
+pub(crate) fn resolve_import<'s>(
+    context: v8::Local<'s, v8::Context>,
+    specifier: v8::Local<'s, v8::String>,
+    _attributes: v8::Local<'s, v8::FixedArray>,
+    referrer: v8::Local<'s, v8::Module>,
+) -> Option<v8::Local<'s, v8::Module>> {
+    // SAFETY: V8 calls this with the context's isolate entered, and the scope does not outlive the call.
+    let scope = pin!(unsafe { v8::CallbackScope::new(context) });
+    let scope = &mut scope.init();
+    let state = scope.get_slot::<Rc<State>>().cloned()?;
+    let specifier = specifier.to_rust_string_lossy(scope);
+    let referrer = v8::Global::new(scope, referrer);
+    let module = state.modules.borrow().resolved(&referrer, &specifier)?;
+    Some(v8::Local::new(scope, module))
+}
+
+/// Fills `import.meta` of a module with its `url`.
+pub(crate) unsafe extern "C" fn fill_import_meta(
+    context: v8::Local<v8::Context>,
+    module: v8::Local<v8::Module>,
+    meta: v8::Local<v8::Object>,
+) {
+    // SAFETY: V8 calls this with the context's isolate entered, and the scope does not outlive the call.
+    let scope = pin!(unsafe { v8::CallbackScope::new(context) });
+    let scope = &mut scope.init();
+    let Some(state) = scope.get_slot::<Rc<State>>().cloned() else {
+        return;
+    };
+    let module = v8::Global::new(scope, module);
+    let Some(url) = state.modules.borrow().url(&module) else {
+        return;
+    };
+    let (Some(key), Some(url)) = (v8::String::new(scope, "url"), v8::String::new(scope, &url))
+    else {
+        return;
+    };
+    meta.create_data_property(scope, key.into(), url.into());
+}
