@@ -42,3 +42,15 @@ pub enum HostError {
         source: Arc<dyn Error + Send + Sync>,
     },
 }
+
+/// An error and its sources as one line, for where only words fit.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        words.push_str(": ");
+        words.push_str(&inner.to_string());
+        source = inner.source();
+    }
+    words
+}

@@ -18,6 +18,7 @@ mod lazy;
 mod local;
 mod process;
 mod sandbox;
+mod sftp;
 
 pub use command::{Command, Stdio, Stream, TerminalSize};
 pub use error::HostError;
@@ -31,6 +32,7 @@ pub use lazy::Lazy;
 pub use local::{LocalConfig, LocalHost, LocalProvider};
 pub use process::{ExitStatus, Process, ProcessControl, Reader, Signal, Target, Writer};
 pub use sandbox::{Listeners, SandboxHost};
+pub use sftp::{Connect, SftpProvider, SftpStream};
 
 use std::sync::Arc;
 
