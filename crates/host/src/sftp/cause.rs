@@ -232,7 +232,7 @@ impl Session {
         match tried {
             Tried::Open(path, flags) => self.failed_open(path, flags).await,
             Tried::MakeDirectory(path) | Tried::Symlink(path) => {
-                if self.exists(path).await? {
+                if self.exists(&without_slash(path)).await? {
                     return Ok(Errno::EXIST);
                 }
                 Ok(self
@@ -252,7 +252,10 @@ impl Session {
                 if self.exists(new).await? {
                     return Ok(Errno::EXIST);
                 }
-                self.across(existing, new).await
+                match self.apart(existing, new).await? {
+                    Some(errno) => Ok(errno),
+                    None => self.across(new).await,
+                }
             }
             Tried::Set(path, Follow::No) if !self.is_dir(path).await? => Ok(Errno::NOTSUP),
             Tried::Set(path, _) | Tried::Look(path, _) | Tried::List(path) => {
@@ -265,6 +268,9 @@ impl Session {
     }
 
     async fn failed_open(&self, path: &Path, flags: OpenFlags) -> Result<Errno, Lost> {
+        if flags.create && ends_with_slash(path) {
+            return Ok(Errno::ISDIR);
+        }
         if flags.create && flags.exclusive && self.exists(path).await? {
             return Ok(Errno::EXIST);
         }
@@ -272,7 +278,6 @@ impl Session {
             Some(FileKind::Directory) => return Ok(Errno::ISDIR),
             Some(FileKind::Socket) => return Ok(Errno::NXIO),
             Some(_) => {}
-            None if ends_with_slash(path) => return Ok(Errno::ISDIR),
             None => {
                 return Ok(self
                     .full_or_fixed(&parent(path))
@@ -288,37 +293,41 @@ impl Session {
     }
 
     async fn failed_rmdir(&self, path: &Path) -> Result<Errno, Lost> {
-        if self.has_entries(path).await? {
+        if path != Path::new("/") && self.has_entries(path).await? {
             return Ok(Errno::NOTEMPTY);
         }
         Ok(self.fixed(&parent(path)).await?.unwrap_or(Errno::BUSY))
     }
 
     async fn failed_rename(&self, from: &Path, to: &Path) -> Result<Errno, Lost> {
-        let to_is_dir = self.is_dir(to).await?;
-        if to_is_dir && !self.is_dir(from).await? {
-            return Ok(Errno::ISDIR);
-        }
-        let across = self.across(from, to).await?;
-        if across == Errno::XDEV && !to_is_dir {
-            return Ok(across);
-        }
-        if to_is_dir && self.has_entries(to).await? {
-            return Ok(Errno::NOTEMPTY);
-        }
-        Ok(across)
-    }
-
-    /// Two places on different file systems, or on one that takes nothing.
-    async fn across(&self, from: &Path, to: &Path) -> Result<Errno, Lost> {
-        let (from, to) = (parent(from), parent(to));
-        if let (Some(here), Some(there)) = (self.system(&from).await?, self.system(&to).await?)
-            && here.id == there.id
-            && let Some(errno) = self.full_or_fixed(&to).await?
-        {
+        if let Some(errno) = self.apart(from, to).await? {
             return Ok(errno);
         }
-        Ok(Errno::XDEV)
+        if self.is_dir(to).await? {
+            if !self.is_dir(from).await? {
+                return Ok(Errno::ISDIR);
+            }
+            if self.has_entries(to).await? {
+                return Ok(Errno::NOTEMPTY);
+            }
+        }
+        self.across(to).await
+    }
+
+    /// Two places on file systems that are known to be different ones.
+    async fn apart(&self, from: &Path, to: &Path) -> Result<Option<Errno>, Lost> {
+        let here = self.system(&parent(from)).await?;
+        let there = self.system(&parent(to)).await?;
+        let differ = here
+            .zip(there)
+            .is_some_and(|(here, there)| here.id != there.id);
+        Ok(differ.then_some(Errno::XDEV))
+    }
+
+    /// What is left: a file system that takes nothing, or two mounts of the same one.
+    async fn across(&self, to: &Path) -> Result<Errno, Lost> {
+        let errno = self.full_or_fixed(&parent(to)).await?;
+        Ok(errno.unwrap_or(Errno::XDEV))
     }
 
     async fn failed_read(&self, handle: &Bytes) -> Result<Errno, Lost> {

@@ -3,6 +3,8 @@
 
 mod local;
 
+mod sftp;
+
 use std::{
     path::Path,
     sync::{
