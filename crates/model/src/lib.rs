@@ -15,6 +15,7 @@ pub mod network;
 pub mod order;
 pub mod outcome;
 pub mod run;
+pub mod session;
 pub mod workflow;
 
 pub use digest::Digest;

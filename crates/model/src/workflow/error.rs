@@ -10,7 +10,7 @@ pub struct Place {
 }
 
 impl Place {
-    pub(super) const START: Self = Self { line: 1, column: 1 };
+    pub(crate) const START: Self = Self { line: 1, column: 1 };
 }
 
 impl From<serde_saphyr::Location> for Place {
@@ -34,7 +34,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new(place: Place, field: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(place: Place, field: &str, message: impl Into<String>) -> Self {
         Self {
             place,
             field: field.to_owned(),

@@ -9,14 +9,14 @@
 //! The user's description of every field is `docs/workflow.md`; editors use the JSON Schema in
 //! `docs/workflow.schema.json`, which [`schema`] makes from the types there.
 
-mod error;
+pub(crate) mod error;
 mod gate;
 mod inputs;
-mod node;
-mod phase;
-mod reader;
+pub(crate) mod node;
+pub(crate) mod phase;
+pub(crate) mod reader;
 pub mod schema;
-mod settings;
+pub(crate) mod settings;
 mod template;
 mod types;
 mod units;
@@ -57,7 +57,7 @@ impl Workflow {
     /// With every independent problem of the file at once, in the order of the file.
     pub fn read(file: &str, text: &str, known: &Known) -> Result<Self, WorkflowError> {
         let mut reader = Reader::new(text, known);
-        let read = match node::read(text) {
+        let read = match node::read(text, "a workflow") {
             Ok(tree) => read_file(&mut reader, &tree),
             Err(problem) => {
                 reader.problems.push(problem);

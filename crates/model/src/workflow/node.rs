@@ -15,13 +15,13 @@ use super::error::{Place, Problem};
 pub const FILE_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) value: Value,
-    pub(super) place: Place,
+pub(crate) struct Node {
+    pub(crate) value: Value,
+    pub(crate) place: Place,
 }
 
 #[derive(Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Null,
     Bool(bool),
     Whole(i64),
@@ -33,14 +33,14 @@ pub(super) enum Value {
 }
 
 #[derive(Debug)]
-pub(super) struct Key {
-    pub(super) name: String,
-    pub(super) place: Place,
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) place: Place,
 }
 
 impl Node {
     /// What the node is, for "found …".
-    pub(super) fn found(&self) -> String {
+    pub(crate) fn found(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
             Value::Bool(value) => format!("the truth value {value}"),
@@ -54,7 +54,7 @@ impl Node {
 }
 
 /// The beginning of a text that is too long to repeat whole.
-pub(super) fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -63,7 +63,7 @@ pub(super) fn cut(text: &str) -> String {
 
 /// Reads one YAML document. Sizes, depth and the expansion of aliases are bounded; merge keys are
 /// refused, because what a phase may do must be written where it is used.
-pub(super) fn read(text: &str) -> Result<Node, Problem> {
+pub(crate) fn read(text: &str, what: &str) -> Result<Node, Problem> {
     if text.len() > FILE_BYTES_MAX {
         let size = format!("{} bytes, at most {FILE_BYTES_MAX} are read", text.len());
         return Err(Problem::new(
@@ -97,11 +97,11 @@ pub(super) fn read(text: &str) -> Result<Node, Problem> {
         with_snippet: false,
     };
     let tree: Spanned<Value> =
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| syntax(&error))?;
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| syntax(&error, what))?;
     Ok(Node::from(tree))
 }
 
-fn syntax(error: &serde_saphyr::Error) -> Problem {
+fn syntax(error: &serde_saphyr::Error, file: &str) -> Problem {
     let place = error.location().map_or(Place::START, Place::from);
     // The parser repeats the place at the end of its sentence; it is printed in front already.
     let whole = error.without_snippet().to_string();
@@ -113,11 +113,7 @@ fn syntax(error: &serde_saphyr::Error) -> Problem {
         Some(end) => &whole[..end],
         None => &whole,
     };
-    Problem::new(
-        place,
-        "",
-        format!("this is not the YAML of a workflow: {what}"),
-    )
+    Problem::new(place, "", format!("this is not the YAML of {file}: {what}"))
 }
 
 impl From<Spanned<Value>> for Node {

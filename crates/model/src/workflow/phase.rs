@@ -25,9 +25,9 @@ pub(crate) const PHASE_ONLY: &[&str] = &[
 pub(crate) const ARTIFACT_FIELDS: &[&str] = &["out", "in"];
 
 /// What the workflow declares for its phases to use.
-pub(super) struct Scope<'a> {
-    pub(super) inputs: Vec<&'a str>,
-    pub(super) secrets: &'a [SecretName],
+pub(crate) struct Scope<'a> {
+    pub(crate) inputs: Vec<&'a str>,
+    pub(crate) secrets: &'a [SecretName],
 }
 
 /// What earlier phases are called and hand on.

@@ -7,7 +7,7 @@ mod braces;
 use std::{fmt::Write as _, str::FromStr};
 
 use super::{
-    Known, Workflow, WorkflowError,
+    Known, WorkflowError,
     error::{Place, Problem, nearest},
     node::{Key, Node, Value, cut},
 };
@@ -16,23 +16,23 @@ use crate::ids::InvalidId;
 /// How many problems of one file are listed.
 const PROBLEMS_LISTED: usize = 50;
 /// The most entries of any list or mapping in a workflow.
-pub(super) const ENTRIES_MAX: usize = 128;
+pub(crate) const ENTRIES_MAX: usize = 128;
 
-pub(super) struct Reader<'a> {
-    pub(super) problems: Vec<Problem>,
-    pub(super) known: &'a Known,
+pub(crate) struct Reader<'a> {
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) known: &'a Known,
     source: &'a str,
 }
 
 /// A node with the path that leads to it.
 #[derive(Clone)]
-pub(super) struct Field<'n> {
-    pub(super) node: &'n Node,
-    pub(super) path: String,
+pub(crate) struct Field<'n> {
+    pub(crate) node: &'n Node,
+    pub(crate) path: String,
 }
 
 impl<'n> Field<'n> {
-    pub(super) const fn root(node: &'n Node) -> Self {
+    pub(crate) const fn root(node: &'n Node) -> Self {
         Self {
             node,
             path: String::new(),
@@ -47,25 +47,25 @@ impl<'n> Field<'n> {
 }
 
 /// The entries of a mapping whose keys are fixed.
-pub(super) struct Fields<'n> {
+pub(crate) struct Fields<'n> {
     of: Field<'n>,
     entries: &'n [(Key, Node)],
 }
 
 impl<'n> Fields<'n> {
-    pub(super) fn get(&self, name: &str) -> Option<Field<'n>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Field<'n>> {
         let (key, node) = self.entries.iter().find(|(key, _)| key.name == name)?;
         Some(self.of.child(&key.name, node))
     }
 
     /// The place of the mapping itself, for what is missing in it.
-    pub(super) const fn of(&self) -> &Field<'n> {
+    pub(crate) const fn of(&self) -> &Field<'n> {
         &self.of
     }
 }
 
 impl<'a> Reader<'a> {
-    pub(super) const fn new(source: &'a str, known: &'a Known) -> Self {
+    pub(crate) const fn new(source: &'a str, known: &'a Known) -> Self {
         Self {
             problems: Vec::new(),
             known,
@@ -73,13 +73,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn finish(
-        mut self,
-        file: &str,
-        read: Option<Workflow>,
-    ) -> Result<Workflow, WorkflowError> {
+    pub(crate) fn finish<T>(mut self, file: &str, read: Option<T>) -> Result<T, WorkflowError> {
         match read {
-            Some(workflow) if self.problems.is_empty() => return Ok(workflow),
+            Some(read) if self.problems.is_empty() => return Ok(read),
             _ => {}
         }
         self.problems.sort_by_key(|problem| problem.place);
@@ -92,12 +88,12 @@ impl<'a> Reader<'a> {
         })
     }
 
-    pub(super) fn problem(&mut self, field: &Field<'_>, message: impl Into<String>) {
+    pub(crate) fn problem(&mut self, field: &Field<'_>, message: impl Into<String>) {
         let problem = Problem::new(field.node.place, &field.path, message);
         self.problems.push(problem);
     }
 
-    pub(super) fn expected(&mut self, field: &Field<'_>, what: &str) {
+    pub(crate) fn expected(&mut self, field: &Field<'_>, what: &str) {
         let found = field.node.found();
         let quote = match &field.node.value {
             Value::Whole(_) | Value::Decimal(_) | Value::Bool(_) if what.contains("text") => {
@@ -109,7 +105,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Says that `name` is none of `candidates`, and which one is nearest.
-    pub(super) fn unknown(
+    pub(crate) fn unknown(
         &mut self,
         field: &Field<'_>,
         kind: &str,
@@ -121,7 +117,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A mapping with fixed keys: unknown and repeated ones are problems.
-    pub(super) fn fields<'n>(&mut self, field: &Field<'n>, names: &[&str]) -> Option<Fields<'n>> {
+    pub(crate) fn fields<'n>(&mut self, field: &Field<'n>, names: &[&str]) -> Option<Fields<'n>> {
         let Value::Map(entries) = &field.node.value else {
             self.expected(field, &format!("a mapping with {}", names.join(", ")));
             return None;
@@ -141,7 +137,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A mapping whose keys are names of the author's choice.
-    pub(super) fn entries<'n>(&mut self, field: &Field<'n>) -> Vec<(&'n Key, Field<'n>)> {
+    pub(crate) fn entries<'n>(&mut self, field: &Field<'n>) -> Vec<(&'n Key, Field<'n>)> {
         let Value::Map(entries) = &field.node.value else {
             self.expected(field, "a mapping");
             return Vec::new();
@@ -176,7 +172,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn required<'n>(&mut self, fields: &Fields<'n>, name: &str) -> Option<Field<'n>> {
+    pub(crate) fn required<'n>(&mut self, fields: &Fields<'n>, name: &str) -> Option<Field<'n>> {
         let field = fields.get(name);
         if field.is_none() {
             self.problem(fields.of(), format!("the field `{name}` is missing"));
@@ -184,7 +180,7 @@ impl<'a> Reader<'a> {
         field
     }
 
-    pub(super) fn list<'n>(&mut self, field: &Field<'n>) -> Vec<Field<'n>> {
+    pub(crate) fn list<'n>(&mut self, field: &Field<'n>) -> Vec<Field<'n>> {
         let Value::List(nodes) = &field.node.value else {
             self.expected(field, "a list");
             return Vec::new();
@@ -205,7 +201,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Text of any length; empty text is none.
-    pub(super) fn text(&mut self, field: &Field<'_>) -> Option<String> {
+    pub(crate) fn text(&mut self, field: &Field<'_>) -> Option<String> {
         match &field.node.value {
             Value::Text(text) if text.contains('\0') => {
                 self.problem(field, "the text holds a NUL character");
@@ -224,7 +220,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Text that may be empty, for values rather than names.
-    pub(super) fn value(&mut self, field: &Field<'_>) -> Option<String> {
+    pub(crate) fn value(&mut self, field: &Field<'_>) -> Option<String> {
         match &field.node.value {
             Value::Text(text) if text.is_empty() => Some(String::new()),
             _ => self.text(field),
@@ -232,7 +228,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One line of text of at most 200 bytes.
-    pub(super) fn line(&mut self, field: &Field<'_>) -> Option<String> {
+    pub(crate) fn line(&mut self, field: &Field<'_>) -> Option<String> {
         let text = self.text(field)?;
         if text.len() > 200 || text.chars().any(char::is_control) {
             self.problem(field, "expected one line of at most 200 bytes");
@@ -242,7 +238,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A name that its own type checks.
-    pub(super) fn name<T: FromStr<Err = InvalidId>>(&mut self, field: &Field<'_>) -> Option<T> {
+    pub(crate) fn name<T: FromStr<Err = InvalidId>>(&mut self, field: &Field<'_>) -> Option<T> {
         let text = self.text(field)?;
         match text.parse() {
             Ok(name) => Some(name),
@@ -258,7 +254,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A list of names, each at most once.
-    pub(super) fn names<T: FromStr<Err = InvalidId> + PartialEq>(
+    pub(crate) fn names<T: FromStr<Err = InvalidId> + PartialEq>(
         &mut self,
         field: &Field<'_>,
     ) -> Vec<T> {
@@ -273,7 +269,7 @@ impl<'a> Reader<'a> {
         names
     }
 
-    pub(super) fn truth(&mut self, field: &Field<'_>) -> Option<bool> {
+    pub(crate) fn truth(&mut self, field: &Field<'_>) -> Option<bool> {
         match field.node.value {
             Value::Bool(value) => Some(value),
             _ => {
@@ -284,7 +280,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One of a few words.
-    pub(super) fn choice<T: Copy>(
+    pub(crate) fn choice<T: Copy>(
         &mut self,
         field: &Field<'_>,
         kind: &str,
@@ -300,7 +296,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A name that must be one of those that the operator offers, where they are known.
-    pub(super) fn offered(
+    pub(crate) fn offered(
         &mut self,
         field: &Field<'_>,
         kind: &str,

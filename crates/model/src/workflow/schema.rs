@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
 
-const DURATION: &str = "^[0-9]+(d|h|m|s|ms)([0-9]+(h|m|s|ms))*$";
-const SIZE: &str = "^[0-9]+(B|KiB|MiB|GiB|TiB)$";
+pub(crate) const DURATION: &str = "^[0-9]+(d|h|m|s|ms)([0-9]+(h|m|s|ms))*$";
+pub(crate) const SIZE: &str = "^[0-9]+(B|KiB|MiB|GiB|TiB)$";
 const NAME: &str = "^[a-z0-9][a-z0-9_-]{0,63}$";
-const SECRET: &str = "^[A-Z_][A-Z0-9_]{0,63}$";
+pub(crate) const SECRET: &str = "^[A-Z_][A-Z0-9_]{0,63}$";
 const INPUT: &str = "^[A-Za-z][A-Za-z0-9_]{0,63}$";
-const VARIABLE: &str = "^[A-Za-z_][A-Za-z0-9_]{0,127}$";
+pub(crate) const VARIABLE: &str = "^[A-Za-z_][A-Za-z0-9_]{0,127}$";
 
 /// A Bulkhead workflow: phases that run one after the other, each in a sandbox of its own.
 #[derive(JsonSchema)]
@@ -133,7 +133,7 @@ struct Settings {
 /// A ready agent's name, or more about it.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
-enum AgentField {
+pub(crate) enum AgentField {
     /// A ready agent: claude, codex, gemini, opencode, or one that the operator added.
     #[schemars(example = &"claude")]
     Name(String),
@@ -143,7 +143,7 @@ enum AgentField {
 /// An agent and what is changed about it.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, extend("dependentRequired" = { "protocol": ["command"] }))]
-struct AgentMapping {
+pub(crate) struct AgentMapping {
     /// A ready agent's name; any name where a command is given.
     name: String,
     /// The model, as the agent's own command line calls it.
@@ -160,7 +160,7 @@ struct AgentMapping {
 
 #[derive(JsonSchema)]
 #[schemars(rename_all = "kebab-case")]
-enum ProtocolWord {
+pub(crate) enum ProtocolWord {
     Acp,
     ClaudeStreamJson,
     CodexJson,
@@ -170,7 +170,7 @@ enum ProtocolWord {
 /// Limits of the sandbox. All of them always hold; there is no way to lift one.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-struct Resources {
+pub(crate) struct Resources {
     /// CPUs, as a decimal number. Default: 2.
     #[schemars(range(min = 0.001, max = 1024), example = 1.5)]
     cpus: Option<f64>,
@@ -191,7 +191,7 @@ struct Resources {
 /// What the sandbox may reach. A phase's own list replaces the one under `defaults`.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
-struct Network {
+pub(crate) struct Network {
     /// Names with an optional port (443 where none is given), `*.` for every name below, or a preset
     /// for a package registry. An empty list reaches nothing.
     #[schemars(extend("examples" = [["preset:npm", "api.example.com", "*.example.com:8443"]]))]
@@ -262,7 +262,7 @@ struct Notify {
 /// What one attempt may spend.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, rename_all = "camelCase")]
-struct PhaseCapFields {
+pub(crate) struct PhaseCapFields {
     /// US dollars.
     #[schemars(range(min = 0.000001, max = 1_000_000), example = 2.5)]
     cost_usd: Option<f64>,
@@ -333,7 +333,7 @@ fn share_settings(schema: &mut Value) {
 }
 
 /// A field that may be left out may not be null: the reader takes an empty value for a mistake.
-fn absent_not_null(value: &mut Value) {
+pub(crate) fn absent_not_null(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(absent_not_null),
         Value::Object(object) => {

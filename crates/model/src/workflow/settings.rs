@@ -59,7 +59,7 @@ pub(super) struct Settings {
 }
 
 #[derive(Default)]
-struct PartialLimits {
+pub(crate) struct PartialLimits {
     cpu_milli: Option<u32>,
     memory_bytes: Option<u64>,
     pids: Option<u32>,
@@ -168,7 +168,7 @@ impl Settings {
 }
 
 impl PartialLimits {
-    fn over(&self, defaults: &Self) -> Limits {
+    pub(crate) fn over(&self, defaults: &Self) -> Limits {
         let base = Limits::default();
         let or = |own: Option<u64>, default: Option<u64>, base| own.or(default).unwrap_or(base);
         Limits {
@@ -186,7 +186,7 @@ impl PartialLimits {
     }
 }
 
-fn limits(reader: &mut Reader<'_>, fields: &Fields<'_>) -> PartialLimits {
+pub(crate) fn limits(reader: &mut Reader<'_>, fields: &Fields<'_>) -> PartialLimits {
     let mut limits = PartialLimits::default();
     if let Some(field) = fields.get("timeout") {
         limits.time_ms = reader.duration(&field, 1_000..=WEEK_MS);
@@ -219,7 +219,7 @@ fn limits(reader: &mut Reader<'_>, fields: &Fields<'_>) -> PartialLimits {
 }
 
 /// One entry that cannot be read spoils the list: a policy is never narrower or wider than written.
-fn network(reader: &mut Reader<'_>, field: &Field<'_>) -> Option<NetworkPolicy> {
+pub(crate) fn network(reader: &mut Reader<'_>, field: &Field<'_>) -> Option<NetworkPolicy> {
     let fields = reader.fields(field, NETWORK_FIELDS)?;
     let allow = reader.required(&fields, "allow")?;
     let mut entries = Vec::new();
@@ -257,7 +257,11 @@ fn secrets(reader: &mut Reader<'_>, field: &Field<'_>, scope: &Scope<'_>) -> Vec
     names
 }
 
-fn env(reader: &mut Reader<'_>, field: &Field<'_>, scope: &Scope<'_>) -> BTreeMap<String, String> {
+pub(crate) fn env(
+    reader: &mut Reader<'_>,
+    field: &Field<'_>,
+    scope: &Scope<'_>,
+) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();
     for (key, entry) in reader.entries(field) {
         let name = &key.name;
@@ -292,7 +296,11 @@ fn toolchains(reader: &mut Reader<'_>, field: &Field<'_>) -> Vec<String> {
     names
 }
 
-fn agent(reader: &mut Reader<'_>, field: &Field<'_>, scope: &Scope<'_>) -> Option<AgentChoice> {
+pub(crate) fn agent(
+    reader: &mut Reader<'_>,
+    field: &Field<'_>,
+    scope: &Scope<'_>,
+) -> Option<AgentChoice> {
     let named = |name| AgentChoice {
         name,
         model: None,
@@ -337,7 +345,7 @@ fn agent(reader: &mut Reader<'_>, field: &Field<'_>, scope: &Scope<'_>) -> Optio
     Some(choice)
 }
 
-fn command(reader: &mut Reader<'_>, field: &Field<'_>) -> Option<Vec<String>> {
+pub(crate) fn command(reader: &mut Reader<'_>, field: &Field<'_>) -> Option<Vec<String>> {
     let items = reader.list(field);
     if items.is_empty() && matches!(field.node.value, Value::List(_)) {
         reader.problem(field, "expected a program and its arguments");
@@ -346,7 +354,7 @@ fn command(reader: &mut Reader<'_>, field: &Field<'_>) -> Option<Vec<String>> {
     words.filter(|words| !words.is_empty())
 }
 
-fn phase_caps(reader: &mut Reader<'_>, field: &Field<'_>) -> (Option<u64>, Option<u32>) {
+pub(crate) fn phase_caps(reader: &mut Reader<'_>, field: &Field<'_>) -> (Option<u64>, Option<u32>) {
     let Some(fields) = reader.fields(field, PHASE_CAP_FIELDS) else {
         return (None, None);
     };

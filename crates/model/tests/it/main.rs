@@ -9,6 +9,7 @@ mod run_recovery;
 mod run_rules;
 mod run_support;
 mod run_walk;
+mod session_file;
 mod workflow_errors;
 mod workflow_schema;
 mod workflow_support;

@@ -6,11 +6,7 @@ use super::{Field, Reader};
 use crate::workflow::{node::Value, units};
 
 impl Reader<'_> {
-    pub(in crate::workflow) fn whole(
-        &mut self,
-        field: &Field<'_>,
-        range: RangeInclusive<u32>,
-    ) -> Option<u32> {
+    pub(crate) fn whole(&mut self, field: &Field<'_>, range: RangeInclusive<u32>) -> Option<u32> {
         let found = match field.node.value {
             Value::Whole(value) => u32::try_from(value).ok(),
             _ => None,
@@ -24,7 +20,7 @@ impl Reader<'_> {
     }
 
     /// A decimal number in `scale`th parts, from 1 such part to `most` whole ones.
-    pub(in crate::workflow) fn decimal(
+    pub(crate) fn decimal(
         &mut self,
         field: &Field<'_>,
         scale: u32,
@@ -47,7 +43,7 @@ impl Reader<'_> {
         parts
     }
 
-    pub(in crate::workflow) fn duration(
+    pub(crate) fn duration(
         &mut self,
         field: &Field<'_>,
         range: RangeInclusive<u64>,
@@ -56,11 +52,7 @@ impl Reader<'_> {
         self.within(field, read, range, units::write_duration)
     }
 
-    pub(in crate::workflow) fn size(
-        &mut self,
-        field: &Field<'_>,
-        range: RangeInclusive<u64>,
-    ) -> Option<u64> {
+    pub(crate) fn size(&mut self, field: &Field<'_>, range: RangeInclusive<u64>) -> Option<u64> {
         let read = self.unit(field, units::size_bytes, units::SIZE_FORM)?;
         self.within(field, read, range, units::write_size)
     }

@@ -7,7 +7,7 @@ use crate::workflow::{error::Place, node::Value};
 impl Reader<'_> {
     /// The place in the file of the `count`th (from 0) pair of opening braces in a text; the text's own
     /// place where it cannot be found (behind an alias, or written with escapes).
-    pub(in crate::workflow) fn braces(&self, field: &Field<'_>, count: usize) -> Place {
+    pub(crate) fn braces(&self, field: &Field<'_>, count: usize) -> Place {
         let start = field.node.place;
         let Value::Text(text) = &field.node.value else {
             return start;
