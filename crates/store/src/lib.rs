@@ -23,7 +23,7 @@ pub mod events;
 pub mod gates;
 pub mod leases;
 pub mod logs;
-pub mod mask;
+
 pub mod outbox;
 mod phase;
 pub mod pushes;
@@ -34,6 +34,7 @@ mod settings;
 mod store;
 pub mod tokens;
 
+pub use bulkhead_mask as mask;
 pub use dir::{Access, DataDir};
 pub use error::{Error, Result};
 pub use phase::{Held, PhaseKey};

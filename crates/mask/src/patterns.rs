@@ -144,7 +144,11 @@ fn wrap(text: &str, first: usize, width: usize, newline: &str) -> Zeroizing<Stri
 }
 
 fn hex_forms(value: &str, found: &mut Found) {
-    let lower = Zeroizing::new(crate::tokens::hex(value.as_bytes()));
+    let mut lower = Zeroizing::new(String::with_capacity(value.len() * 2));
+    for byte in value.as_bytes() {
+        // Writing to a string cannot fail.
+        let _ = write!(lower, "{byte:02x}");
+    }
     found.add(&lower);
     found.add(&Zeroizing::new(lower.to_uppercase()));
 }

@@ -5,7 +5,7 @@
 //! text ends like that, output is rarely late; since it is only ever written out when the next bytes, or
 //! the end of the stream, decide, a secret in two writes is masked however long the pause between them.
 
-use super::Masker;
+use crate::Masker;
 
 /// The masker's state on one stream.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct StreamMasker {
 }
 
 impl StreamMasker {
-    pub(super) fn new(masker: Masker) -> Self {
+    pub(crate) fn new(masker: Masker) -> Self {
         Self {
             masker,
             held: Vec::new(),

@@ -3,7 +3,7 @@
 
 use bulkhead_model::{AgentEvent, PhaseEvent};
 
-use super::{Masker, StreamMasker};
+use crate::{Masker, StreamMasker};
 
 /// Masks the events of one phase attempt, in their order.
 #[derive(Debug)]
