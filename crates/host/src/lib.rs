@@ -23,8 +23,11 @@ mod sftp;
 pub use command::{Command, Stdio, Stream, TerminalSize};
 pub use error::HostError;
 pub use files::{
-    Access, Capabilities, Change, ChangeKind, Code, Entry, FileKind, FileSystem, Follow, FsError,
-    OpenFile, OpenFlags, Provider, Stat, Watcher,
+    Access, BlockingFile, BlockingFileSystem, Capabilities, Change, ChangeKind, Code, CopyOptions,
+    Dir, Dirent, Entry, Existing, FileHandle, FileKind, FileSystem, Flags, Follow, FsError, Links,
+    OpenFile, OpenFlags, Provider, READ_FILE_MAX_BYTES, ReadStream, ReadStreamOptions, Refusal,
+    Replace, RmOptions, Stat, Sync as SyncWrites, UnknownFlags, Watcher, WriteOptions, WriteStream,
+    WriteStreamOptions,
 };
 pub use forward::{Duplex, Endpoint, Listener, Stream as DuplexStream};
 pub use isolation::Layer;

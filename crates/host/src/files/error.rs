@@ -1,7 +1,7 @@
 //! Node's errors: a code, the system call and the path.
 
 use std::{
-    fmt,
+    fmt, io,
     path::{Path, PathBuf},
 };
 
@@ -17,6 +17,67 @@ pub struct FsError {
     pub dest: Option<PathBuf>,
     /// What is known besides, for people: the words of a connection that broke, say.
     pub detail: Option<String>,
+    /// Present where Node itself refuses what no system call was asked for.
+    pub refusal: Option<Refusal>,
+}
+
+/// Node's own refusals in `rm` and `cp`, which have codes and words of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    IsDirectory,
+    CopyExists,
+    CopyInvalid,
+    CopyDirectoryToOther,
+    CopyOtherToDirectory,
+    CopyIntoLinked,
+    CopySocket,
+    CopyFifo,
+    CopyUnknown,
+}
+
+impl Refusal {
+    /// Node's code.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::IsDirectory => "ERR_FS_EISDIR",
+            Self::CopyExists => "ERR_FS_CP_EEXIST",
+            Self::CopyInvalid => "ERR_FS_CP_EINVAL",
+            Self::CopyDirectoryToOther => "ERR_FS_CP_DIR_TO_NON_DIR",
+            Self::CopyOtherToDirectory => "ERR_FS_CP_NON_DIR_TO_DIR",
+            Self::CopyIntoLinked => "ERR_FS_CP_SYMLINK_TO_SUBDIRECTORY",
+            Self::CopySocket => "ERR_FS_CP_SOCKET",
+            Self::CopyFifo => "ERR_FS_CP_FIFO_PIPE",
+            Self::CopyUnknown => "ERR_FS_CP_UNKNOWN",
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::IsDirectory => "Path is a directory",
+            Self::CopyExists => "Target already exists",
+            Self::CopyInvalid => "Invalid src or dest",
+            Self::CopyDirectoryToOther => "Cannot overwrite non-directory with directory",
+            Self::CopyOtherToDirectory => "Cannot overwrite directory with non-directory",
+            Self::CopyIntoLinked => "Cannot overwrite symlink in subdirectory of self",
+            Self::CopySocket => "Cannot copy a socket file",
+            Self::CopyFifo => "Cannot copy a FIFO pipe",
+            Self::CopyUnknown => "Cannot copy an unknown file type",
+        }
+    }
+
+    const fn errno(self) -> rustix::io::Errno {
+        use rustix::io::Errno;
+        match self {
+            Self::IsDirectory | Self::CopyDirectoryToOther => Errno::ISDIR,
+            Self::CopyExists => Errno::EXIST,
+            Self::CopyOtherToDirectory => Errno::NOTDIR,
+            Self::CopyInvalid
+            | Self::CopyIntoLinked
+            | Self::CopySocket
+            | Self::CopyFifo
+            | Self::CopyUnknown => Errno::INVAL,
+        }
+    }
 }
 
 /// What went wrong: a number of Linux, whatever system the host is of.
@@ -41,6 +102,7 @@ impl FsError {
             path: Some(path.to_owned()),
             dest: None,
             detail: None,
+            refusal: None,
         }
     }
 
@@ -52,7 +114,54 @@ impl FsError {
             path: None,
             dest: None,
             detail: None,
+            refusal: None,
         }
+    }
+
+    /// What Node refuses by itself, and why.
+    pub(super) fn refused(
+        refusal: Refusal,
+        syscall: &'static str,
+        path: &Path,
+        why: impl Into<String>,
+    ) -> Self {
+        Self {
+            refusal: Some(refusal),
+            ..Self::new(refusal.errno(), syscall, path).detail(why)
+        }
+    }
+
+    /// Node's `code`.
+    pub fn name(&self) -> &'static str {
+        self.refusal.map_or(self.code.name(), Refusal::name)
+    }
+
+    /// Node's `errno`: negative where the system refused, positive where Node did.
+    pub fn number(&self) -> i32 {
+        let number = self.code.errno().raw_os_error();
+        if self.refusal.is_some() {
+            number
+        } else {
+            -number
+        }
+    }
+
+    /// The same failure of the operation that this one was a step of.
+    #[must_use]
+    pub(super) const fn during(mut self, syscall: &'static str) -> Self {
+        self.syscall = syscall;
+        self
+    }
+
+    /// The same failure, told with the path that was asked for.
+    #[must_use]
+    pub(super) fn at(mut self, path: &Path) -> Self {
+        self.path = Some(path.to_owned());
+        self
+    }
+
+    pub(super) fn is(&self, errno: rustix::io::Errno) -> bool {
+        self.refusal.is_none() && self.code.errno() == errno
     }
 
     #[must_use]
@@ -71,6 +180,19 @@ impl FsError {
 impl fmt::Display for FsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, words) = (self.code.name(), self.code.words());
+        if let Some(refusal) = self.refusal {
+            let why = self.detail.as_deref().unwrap_or(words);
+            write!(
+                f,
+                "{}: {} returned {name} ({why})",
+                refusal.words(),
+                self.syscall
+            )?;
+            return match &self.path {
+                Some(path) => write!(f, " {}", path.display()),
+                None => Ok(()),
+            };
+        }
         write!(f, "{name}: {words}, {}", self.syscall)?;
         if let Some(path) = &self.path {
             write!(f, " '{}'", path.display())?;
@@ -86,6 +208,14 @@ impl fmt::Display for FsError {
 }
 
 impl std::error::Error for FsError {}
+
+/// For the standard traits of streams; the error itself is the source.
+impl From<FsError> for io::Error {
+    fn from(error: FsError) -> Self {
+        let kind = Self::from(error.code.errno()).kind();
+        Self::new(kind, error)
+    }
+}
 
 macro_rules! codes {
     ($($errno:ident $name:literal $words:literal,)*) => {
