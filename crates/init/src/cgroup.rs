@@ -38,9 +38,21 @@ impl<'plan> Groups<'plan> {
         }
     }
 
-    /// Makes and limits every group. A limit that cannot be set is a failure: there is no sandbox without it.
-    pub(crate) fn make(&mut self) -> Outcome<()> {
-        for group in self.groups {
+    /// Makes and limits the group that PID 1 is born in, which is the first where there is one.
+    pub(crate) fn make_birthplace(&mut self) -> Outcome<()> {
+        let births = |group: &Group| matches!(group.entry, Entry::Birth {});
+        let first = self.groups.first().is_some_and(births);
+        self.make(usize::from(first))
+    }
+
+    /// Makes and limits the other groups.
+    pub(crate) fn make_rest(&mut self) -> Outcome<()> {
+        self.make(self.groups.len())
+    }
+
+    /// Makes groups until there are `count`. A limit that cannot be set is a failure: there is no sandbox without it.
+    fn make(&mut self, count: usize) -> Outcome<()> {
+        for group in self.groups.iter().take(count).skip(self.made) {
             fs::create_dir(&group.path).during(|| format!("making the cgroup {}", group.path))?;
             self.made += 1;
             for setting in &group.settings {
@@ -59,14 +71,6 @@ impl<'plan> Groups<'plan> {
                         .push(open(&file, libc::O_WRONLY).during(|| format!("opening {file}"))?);
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Moves the calling process, which has one thread, into the groups that it was not born in.
-    pub(crate) fn enter(&self) -> Outcome<()> {
-        for file in &self.tasks {
-            crate::sys::write_all(file.as_fd(), b"0").during(|| "entering a cgroup".to_owned())?;
         }
         Ok(())
     }
@@ -135,6 +139,14 @@ impl<'plan> Groups<'plan> {
             }
         }
     }
+}
+
+/// Moves the calling process, which has one thread, into the groups that it was not born in.
+pub(crate) fn enter(tasks: &[OwnedFd]) -> Outcome<()> {
+    for file in tasks {
+        crate::sys::write_all(file.as_fd(), b"0").during(|| "entering a cgroup".to_owned())?;
+    }
+    Ok(())
 }
 
 /// Freezing first means that nothing can fork away between reading the list and signalling it.

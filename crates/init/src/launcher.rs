@@ -1,9 +1,9 @@
 //! The launcher: outside, one per sandbox, the last one out.
 //!
 //! ```text
-//! Build ─▶ groups ─▶ trees ─▶ PID 1 ─▶ maps ─▶ [ watch ] ─▶ kill ─▶ wait until empty ─▶ remove ─▶ Ended
-//!             a step fails: remove, Failed         │
-//!                                                  └ End, end of file (the parent died), the time limit, or PID 1's death
+//! Build ─▶ birthplace ─▶ trees ─▶ PID 1 ─▶ maps ─▶ groups ─▶ [ watch ] ─▶ kill ─▶ wait until empty ─▶ remove ─▶ Ended
+//!             a step fails: remove, Failed                        │
+//!                                                                 └ End, end of file (the parent died), the time limit, or PID 1's death
 //! ```
 //!
 //! It blocks every signal that can be blocked (so does the nursery that forked it) and is in no process group of the parent's, so a Ctrl-C there does not
@@ -81,19 +81,19 @@ fn build(
     requests: Link,
     groups: &mut Groups<'_>,
 ) -> Outcome<Init> {
-    groups.make()?;
+    groups.make_birthplace()?;
     let own_trees = match plan.ids {
         Ids::Private { .. } => Some(tree::open_all(&plan.trees, passed)?),
         Ids::Own {} => None,
     };
-    let (waits, release) = pipe().during(|| "making a pipe".to_owned())?;
+    let (go, waits) = Link::pair().during(|| "making a link to PID 1".to_owned())?;
     let mut pidfd: RawFd = -1;
     let pid = clone_init(groups, &mut pidfd)?;
     if pid == 0 {
-        drop(release);
+        drop(go);
         // A copy of the launcher's end in PID 1 would hide the launcher's death from the parent.
         control.close_copy();
-        pid1::run(plan, &requests, &waits, groups, own_trees);
+        pid1::run(plan, &requests, waits, own_trees);
     }
     // SAFETY: clone3 has stored a new descriptor there.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
@@ -103,18 +103,24 @@ fn build(
         Some(opened) => tree::map_owners(&plan.trees, opened, pid, agent),
         None => Ok(()),
     });
-    // Not as root this may fail, and then protects nothing that the user did not risk before.
-    let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), HOST_OOM_PREFERENCE);
-    let released = prepared.and_then(|()| {
-        sys::write_all(release.as_fd(), b"1")
-            .during(|| "starting the sandbox's first process".to_owned())
-    });
+    let released = prepared.and_then(|()| release(&go, pid, groups));
     if let Err(failure) = released {
-        drop(release);
+        drop(go);
         bury(groups, &init);
         return Err(failure);
     }
     Ok(init)
+}
+
+/// Lets PID 1 build, and makes its groups at the same time. It waits for them before it gives up its rights.
+fn release(go: &Link, pid: i64, groups: &mut Groups<'_>) -> Outcome<()> {
+    let starting = || "starting the sandbox's first process".to_owned();
+    go.send(&Control::Go {}, &[]).during(starting)?;
+    // Not as root this may fail, and then protects nothing that the user did not risk before.
+    let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), HOST_OOM_PREFERENCE);
+    groups.make_rest()?;
+    let tasks: Vec<_> = groups.tasks.iter().map(AsFd::as_fd).collect();
+    go.send(&Control::Go {}, &tasks).during(starting)
 }
 
 fn clone_init(groups: &Groups<'_>, pidfd: &mut RawFd) -> Outcome<i64> {
@@ -208,6 +214,7 @@ fn watch(control: &Link, init: &Init, limit: Duration) -> Option<Stop> {
                         Control::End {}
                         | Control::Build { .. }
                         | Control::Probe {}
+                        | Control::Go {}
                         | Control::Fork {},
                         _,
                     ))

@@ -18,6 +18,17 @@ struct Ancillary([u8; 16 + FDS_MAX * size_of::<RawFd>() + 8]);
 pub(crate) struct Link(OwnedFd);
 
 impl Link {
+    /// Both ends of a new link.
+    pub(crate) fn pair() -> io::Result<(Self, Self)> {
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        let mut ends: [RawFd; 2] = [-1; 2];
+        // SAFETY: the array has room for the two descriptors, which are new and owned by nobody.
+        unsafe {
+            check(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()))?;
+            Ok((Self::from_raw(ends[0]), Self::from_raw(ends[1])))
+        }
+    }
+
     /// # Safety
     /// The descriptor must be open and owned by nobody else.
     pub(crate) unsafe fn from_raw(fd: RawFd) -> Self {

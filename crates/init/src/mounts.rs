@@ -21,6 +21,9 @@ use crate::{
 /// A directory that every machine has. What it holds outside is not touched: the new root only lies on top of it, and
 /// only in the sandbox's own mount namespace.
 const STAGING: &str = "/tmp";
+/// Where in the old tree a mount is put that the new one is to lose: it goes with the old tree. Unmounting it by itself would
+/// make the kernel wait for all processors once more.
+const DISCARDED: &CStr = c"/proc";
 const QUIET: libc::c_ulong = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
 const ATTR_READ_ONLY: u64 = 1;
 /// All sandboxes of a machine share its terminals; one must not be able to take them all.
@@ -84,11 +87,7 @@ fn perform(step: &Step, trees: &[OwnedFd]) -> io::Result<()> {
         }
         Step::Directory { path, mode } => directory(path, *mode),
         Step::Bind { from, to } => mount(&relative(from)?, &relative(to)?, c"", libc::MS_BIND, c""),
-        Step::Unmount { target } => {
-            let target = relative(target)?;
-            // SAFETY: the path is a C string that outlives the call.
-            check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) }).map(drop)
-        }
+        Step::Discard { target } => mount(&relative(target)?, DISCARDED, c"", libc::MS_MOVE, c""),
         Step::Mask { target } => mask(target),
         Step::ReadOnly { target } => read_only(target),
         Step::Bound { file, most } => bound(file, *most),
@@ -200,7 +199,7 @@ fn describe(step: &Step) -> String {
         Step::Terminals { target } => format!("mounting the sandbox's own terminals on /{target}"),
         Step::Directory { path, .. } => format!("making the directory /{path} in the sandbox"),
         Step::Bind { from, to } => format!("mounting /{from} on /{to} in the sandbox"),
-        Step::Unmount { target } => format!("unmounting /{target} in the sandbox"),
+        Step::Discard { target } => format!("taking /{target} out of the sandbox"),
         Step::Mask { target } => format!("covering /{target} in the sandbox"),
         Step::ReadOnly { target } => format!("making /{target} read-only in the sandbox"),
         Step::Bound { file, .. } => format!("setting /{file} in the sandbox"),

@@ -1,7 +1,7 @@
 //! PID 1 inside: builds the walls around itself, gives up its rights, then is a real init.
 //!
 //! ```text
-//! released ─▶ groups ─▶ root inside ─▶ network ─▶ mounts ─▶ rights away ─▶ Ready ─▶ serve: Spawn, Signal, reap
+//! released ─▶ root inside ─▶ network ─▶ mounts ─▶ groups ─▶ rights away ─▶ Ready ─▶ serve: Spawn, Signal, reap
 //! ```
 //!
 //! What protects it from the payload: another user id (where there are two), the kernel's rule that a namespace's first
@@ -11,11 +11,10 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use bulkhead_init::wire::{Event, Ids, Plan};
+use bulkhead_init::wire::{Control, Event, Ids, Plan};
 
 use crate::{
-    cgroup::Groups,
-    landlock,
+    cgroup, landlock,
     link::Link,
     mounts, network, rights,
     serve::{self, Place},
@@ -27,14 +26,8 @@ use crate::{
 pub(crate) const AGENT: u32 = 1000;
 
 /// The life of PID 1. It never returns: its end is the sandbox's.
-pub(crate) fn run(
-    plan: &Plan,
-    parent: &Link,
-    waits: &OwnedFd,
-    groups: &Groups<'_>,
-    opened: Option<Vec<OwnedFd>>,
-) -> ! {
-    match build(plan, waits, groups, opened) {
+pub(crate) fn run(plan: &Plan, parent: &Link, waits: Link, opened: Option<Vec<OwnedFd>>) -> ! {
+    match build(plan, waits, opened) {
         Ok(files) => {
             let borrowed: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
             let told = parent.send(&Event::Ready {}, &borrowed);
@@ -51,17 +44,8 @@ pub(crate) fn run(
 }
 
 /// Everything between birth and readiness; returns the files that the parent is to have.
-fn build(
-    plan: &Plan,
-    waits: &OwnedFd,
-    groups: &Groups<'_>,
-    opened: Option<Vec<OwnedFd>>,
-) -> Outcome<Vec<OwnedFd>> {
-    wait_for_release(waits);
-    groups.enter()?;
-    // SAFETY: takes flags only.
-    check(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) })
-        .during(|| "making the cgroup namespace".to_owned())?;
+fn build(plan: &Plan, waits: Link, opened: Option<Vec<OwnedFd>>) -> Outcome<Vec<OwnedFd>> {
+    wait_for_launcher(&waits);
     if let Ids::Private { .. } = plan.ids {
         rights::become_root_inside()?;
     }
@@ -78,6 +62,12 @@ fn build(
     mounts::build(&plan.steps, &trees)?;
     drop(trees);
     files.extend(mounts::open_watched(&plan.watched)?);
+    // The launcher makes the groups while the mounts are made here. Nothing of the payload's runs before they are entered.
+    cgroup::enter(&wait_for_launcher(&waits))?;
+    drop(waits);
+    // SAFETY: takes flags only.
+    check(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) })
+        .during(|| "making the cgroup namespace".to_owned())?;
     rights::limit(&plan.rlimits)?;
     rights::keep_only_init_capabilities()?;
     landlock::restrict(&plan.access)?;
@@ -85,11 +75,10 @@ fn build(
     Ok(files)
 }
 
-/// Until the launcher has written the maps. End of file is the launcher's death.
-fn wait_for_release(waits: &OwnedFd) {
-    let mut byte = [0_u8; 1];
-    // SAFETY: the buffer has room for the one byte.
-    if unsafe { libc::read(waits.as_raw_fd(), byte.as_mut_ptr().cast(), 1) } != 1 {
-        exit_now(0);
+/// Until the launcher says go; the files come with that. Its end of file is its death, or that it has failed and says so itself.
+fn wait_for_launcher(waits: &Link) -> Vec<OwnedFd> {
+    match waits.receive() {
+        Ok(Some((Control::Go {}, files))) => files,
+        _ => exit_now(0),
     }
 }

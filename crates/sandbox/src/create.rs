@@ -43,26 +43,14 @@ pub(crate) async fn create(core: &Arc<Core>, plan: Plan) -> Result<Sandbox, Crea
     };
     let materials = prepare(core, &plan).await?;
     let built = materials.wire_plan(core, &plan, &name)?;
-    let (control, control_end) = Link::pair().map_err(at("making the launcher's link"))?;
-    let (requests, requests_end) = Link::pair().map_err(at("making PID 1's link"))?;
-    let started = core.program.start(control_end, requests_end).await;
-    started.map_err(at("starting the launcher"))?;
-    let mut links = Links {
-        control,
-        requests,
-        launcher: None,
-    };
     let passed: Vec<_> = materials
         .image
         .iter()
         .map(|image| image.mount.as_fd())
         .collect();
     let build = Control::Build { plan: built };
-    links
-        .control
-        .send(&build, &passed)
-        .await
-        .map_err(at("sending the plan to the launcher"))?;
+    let launched = core.program.launch(&build, &passed).await;
+    let mut links = launched.map_err(at("starting the launcher"))?;
     let files = match timeout(CREATION_LIMIT, ready(&mut links)).await {
         Ok(Ok(files)) => files,
         Ok(Err(failed)) => {
@@ -77,6 +65,7 @@ pub(crate) async fn create(core: &Arc<Core>, plan: Plan) -> Result<Sandbox, Crea
             ));
         }
     };
+    core.program.make_ready().await;
     let shared = materials
         .watch(&plan)
         .map_err(at("looking at the workspace's file system"))?;

@@ -15,7 +15,6 @@ use crate::{
     create,
     engine::{Engine, EngineConfig, find_cgroups, with_sources},
     image,
-    link::Link,
     plan::{BoundSocket, Listener, Plan, Workspace},
     program::Program,
     sandbox::{Cause, Sandbox},
@@ -97,12 +96,8 @@ async fn kernel() -> Vec<Check> {
 }
 
 async fn probe_kernel() -> io::Result<Vec<Probed>> {
-    let (control, control_end) = Link::pair()?;
-    let (_requests, requests_end) = Link::pair()?;
-    let program = Program::load()?;
-    program.start(control_end, requests_end).await?;
-    control.send(&Control::Probe {}, &[]).await?;
-    let answer = control.receive::<Report>().await?;
+    let links = Program::load()?.launch(&Control::Probe {}, &[]).await?;
+    let answer = links.control.receive::<Report>().await?;
     match answer {
         Some((Report::Probed { found }, _)) => Ok(found),
         _ => Err(io::ErrorKind::InvalidData.into()),

@@ -103,6 +103,7 @@ impl Engine {
         let work = tokio::task::spawn_blocking(|| Core::prepare(config));
         let core = work.await.unwrap_or_else(|error| Err(broken(&error)))?;
         core.images.fill();
+        core.program.make_ready().await;
         Ok(Self {
             core: Arc::new(core),
         })

@@ -3,8 +3,9 @@
 use std::{
     fs::File,
     io::{self, Write as _},
-    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
     process::Stdio,
+    sync::PoisonError,
 };
 
 use bulkhead_init::wire::Control;
@@ -14,7 +15,7 @@ use rustix::{
 };
 use tokio::{process::Child, sync::Mutex};
 
-use crate::link::Link;
+use crate::{driver::Links, link::Link};
 
 static PROGRAM: &[u8] = include_bytes!(env!("BULKHEAD_INIT"));
 
@@ -23,6 +24,8 @@ static PROGRAM: &[u8] = include_bytes!(env!("BULKHEAD_INIT"));
 pub(crate) struct Program {
     file: File,
     nursery: Mutex<Option<Nursery>>,
+    /// A launcher that waits for its plan: a process that holds nothing yet, so that a sandbox does not wait for a fork.
+    spare: std::sync::Mutex<Option<Links>>,
 }
 
 /// A running nursery. It ends when its link is closed.
@@ -38,11 +41,54 @@ impl Program {
         Ok(Self {
             file: in_memory()?,
             nursery: Mutex::default(),
+            spare: std::sync::Mutex::default(),
+        })
+    }
+
+    /// Sends the first message to a launcher: to the one that waits, or else, and where somebody has killed that one, to a new
+    /// one.
+    pub(crate) async fn launch(
+        &self,
+        first: &Control,
+        passed: &[BorrowedFd<'_>],
+    ) -> io::Result<Links> {
+        let spare = self.spare().take();
+        if let Some(links) = spare
+            && links.control.send(first, passed).await.is_ok()
+        {
+            return Ok(links);
+        }
+        let links = self.fork().await?;
+        links.control.send(first, passed).await?;
+        Ok(links)
+    }
+
+    /// Makes a launcher that waits, where there is none. A failure shows when the next sandbox is made.
+    pub(crate) async fn make_ready(&self) {
+        if self.spare().is_none()
+            && let Ok(links) = self.fork().await
+        {
+            *self.spare() = Some(links);
+        }
+    }
+
+    fn spare(&self) -> std::sync::MutexGuard<'_, Option<Links>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn fork(&self) -> io::Result<Links> {
+        let (control, control_end) = Link::pair()?;
+        let (requests, requests_end) = Link::pair()?;
+        self.start(control_end, requests_end).await?;
+        Ok(Links {
+            control,
+            requests,
+            launcher: None,
         })
     }
 
     /// Starts a launcher with these two ends of its links. A nursery that somebody has killed is replaced.
-    pub(crate) async fn start(&self, control: OwnedFd, requests: OwnedFd) -> io::Result<()> {
+    async fn start(&self, control: OwnedFd, requests: OwnedFd) -> io::Result<()> {
         let mut nursery = self.nursery.lock().await;
         let ends = [control.as_fd(), requests.as_fd()];
         if let Some(running) = &*nursery

@@ -16,6 +16,9 @@ choice!(
         3 => End {},
         /// Instead of the first message: only say what this kernel offers.
         4 => Probe {},
+        /// From the launcher to PID 1, twice: its user ids are mapped; then, with the files through which it enters them, its
+        /// control groups are made.
+        6 => Go {},
         /// To the nursery, with the far ends of a launcher's two links: fork one.
         5 => Fork {},
     }

@@ -101,7 +101,8 @@ choice!(
         /// A directory of the agent's, in a file system that an earlier step made.
         6 => Directory { path: String, mode: u32 },
         7 => Bind { from: String, to: String },
-        8 => Unmount { target: String },
+        /// Takes a mount out of the new tree. Its binds stay.
+        8 => Discard { target: String },
         /// Covers a file or directory so that it reads as empty; what is not there needs no cover.
         9 => Mask { target: String },
         10 => ReadOnly { target: String },

@@ -19,6 +19,8 @@ pub(super) enum Verdict {
     Errno(u16),
     /// Allowed where one of these alternatives holds, else `EPERM`.
     Check(&'static [&'static [Argument]]),
+    /// `setrlimit` and `prlimit64`: see [`keep_core_limit`].
+    KeepCoreLimit,
 }
 
 /// All calls from `first` up to the next range's.
@@ -56,16 +58,15 @@ pub(super) fn program(ranges: &[Range], processor: u32) -> Vec<sock_filter> {
     program
 }
 
-/// A second program: the limit on core dumps stays what PID 1 has set (see `layout`). A change of it seems to succeed, because
-/// programs that guard secrets set it to 0 and give up where they cannot; what they want holds anyway.
-pub(super) fn keep_core_limit() -> Vec<sock_filter> {
+/// What two calls come to, whose number is loaded already: the limit on core dumps stays what PID 1 has set (see `layout`). A
+/// change of it seems to succeed, because programs that guard secrets set it to 0 and give up where they cannot; what they
+/// want holds anyway.
+fn keep_core_limit() -> Vec<sock_filter> {
     const CORE: u32 = libc::RLIMIT_CORE;
     let low = |index: u32| step(LOAD, ARGUMENTS + 8 * index);
     let high = |index: u32| step(LOAD, ARGUMENTS + 8 * index + 4);
     vec![
-        step(LOAD, NUMBER),
-        branch(JUMP_IF_EQUAL, number(libc::SYS_prlimit64), 3, 0),
-        branch(JUMP_IF_EQUAL, number(libc::SYS_setrlimit), 0, 9),
+        branch(JUMP_IF_EQUAL, number(libc::SYS_prlimit64), 2, 0),
         low(0),
         branch(JUMP_IF_EQUAL, CORE, 6, 7),
         low(1),
@@ -119,6 +120,7 @@ fn leaf(verdict: Verdict) -> Vec<sock_filter> {
     match verdict {
         Verdict::Allow => vec![step(RETURN, RETURN_ALLOW)],
         Verdict::Errno(number) => vec![errno(number)],
+        Verdict::KeepCoreLimit => keep_core_limit(),
         Verdict::Check(any_of) => {
             let mut all: Vec<_> = any_of.iter().flat_map(|tests| alternative(tests)).collect();
             all.push(errno(EPERM));

@@ -56,7 +56,7 @@ async fn r3_no_variable_weakens_it() {
     let said = crate::support::say(&sandbox, spec).await;
     assert_eq!(
         said.stdout,
-        "CapBnd:0000000000000000NoNewPrivs:1Seccomp:2Seccomp_filters:2"
+        "CapBnd:0000000000000000NoNewPrivs:1Seccomp:2Seccomp_filters:1"
     );
 }
 
