@@ -21,17 +21,17 @@ use bulkhead_init::wire::{Control, Failure, Ids, Plan, Report, Stop, Use};
 use crate::{
     cgroup::Groups,
     link::Link,
+    network::{self, Namespace},
     pid1, probe,
-    sys::{self, CLONE_INTO_CGROUP, CloneArguments, Context, Outcome, check, clone3, pipe, prctl},
+    sys::{CLONE_INTO_CGROUP, CloneArguments, Context, Outcome, check, clone3, prctl},
     tree,
 };
 
-/// The namespaces made at birth. The cgroup namespace follows when PID 1 is in its groups, so that they are its root.
+/// The namespaces made at birth; the network's too, where the launcher has not made it. The cgroup namespace follows when PID 1 is in its groups, so that they are its root.
 /// A time namespace would change nothing: the sandbox cannot set a clock, with or without one.
 const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNS
-    | libc::CLONE_NEWNET
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS;
 
@@ -48,6 +48,7 @@ struct Init {
 pub(crate) fn run(control: Link, requests: Link) -> io::Result<()> {
     // SAFETY: no preconditions. It fails only for a process that leads a group already, which changes nothing here.
     unsafe { libc::setsid() };
+    let network = network::make();
     let (plan, passed) = match control.receive()? {
         Some((Control::Build { plan }, passed)) => (plan, passed),
         Some((Control::Probe {}, _)) => {
@@ -61,7 +62,9 @@ pub(crate) fn run(control: Link, requests: Link) -> io::Result<()> {
         Some(_) | None => return Err(io::Error::from_raw_os_error(libc::EPROTO)),
     };
     let mut groups = Groups::new(&plan.groups, &plan.kill);
-    match build(&plan, &passed, &control, requests, &mut groups) {
+    let built =
+        network.and_then(|network| build(&plan, &passed, &control, requests, &mut groups, network));
+    match built {
         Ok(init) => {
             drop(passed);
             prctl(libc::PR_SET_DUMPABLE, 0)?;
@@ -80,7 +83,12 @@ fn build(
     control: &Link,
     requests: Link,
     groups: &mut Groups<'_>,
+    network: Namespace,
 ) -> Outcome<Init> {
+    let listeners = match network {
+        Namespace::Made => Some(network::listen(&plan.listeners)?),
+        Namespace::AtBirth => None,
+    };
     groups.make_birthplace()?;
     let own_trees = match plan.ids {
         Ids::Private { .. } => Some(tree::open_all(&plan.trees, passed)?),
@@ -88,17 +96,17 @@ fn build(
     };
     let (go, waits) = Link::pair().during(|| "making a link to PID 1".to_owned())?;
     let mut pidfd: RawFd = -1;
-    let pid = clone_init(groups, &mut pidfd)?;
+    let pid = clone_init(groups, network, &mut pidfd)?;
     if pid == 0 {
         drop(go);
         // A copy of the launcher's end in PID 1 would hide the launcher's death from the parent.
         control.close_copy();
-        pid1::run(plan, &requests, waits, own_trees);
+        pid1::run(plan, &requests, waits, own_trees, listeners);
     }
     // SAFETY: clone3 has stored a new descriptor there.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     let init = Init { pid, pidfd };
-    drop((requests, waits));
+    drop((requests, waits, listeners));
     let prepared = map_ids(plan.ids.clone(), pid).and_then(|agent| match &own_trees {
         Some(opened) => tree::map_owners(&plan.trees, opened, pid, agent),
         None => Ok(()),
@@ -123,12 +131,17 @@ fn release(go: &Link, pid: i64, groups: &mut Groups<'_>) -> Outcome<()> {
     go.send(&Control::Go {}, &tasks).during(starting)
 }
 
-fn clone_init(groups: &Groups<'_>, pidfd: &mut RawFd) -> Outcome<i64> {
+fn clone_init(groups: &Groups<'_>, network: Namespace, pidfd: &mut RawFd) -> Outcome<i64> {
     let into = groups
         .birth
         .as_ref()
         .map(|dir| u64::try_from(dir.as_raw_fd()).unwrap_or(0));
-    let flags = libc::CLONE_PIDFD | NAMESPACES;
+    let flags = libc::CLONE_PIDFD
+        | NAMESPACES
+        | match network {
+            Namespace::Made => 0,
+            Namespace::AtBirth => libc::CLONE_NEWNET,
+        };
     let arguments = CloneArguments {
         flags: u64::from(flags.cast_unsigned()) | into.map_or(0, |_| CLONE_INTO_CGROUP),
         pidfd: std::ptr::from_mut(pidfd) as u64,

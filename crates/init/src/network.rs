@@ -19,16 +19,38 @@ pub(crate) fn set_hostname(name: &str) -> Outcome<()> {
         .during(|| format!("naming the sandbox {name}"))
 }
 
-/// Brings loopback up and binds each listener, in order. Ports below 1024 are free here: the namespace is our own.
+/// Who makes the sandbox's network namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Namespace {
+    /// The launcher has, before it knew its plan: nothing else takes as long as making one, and this way a sandbox does not wait for
+    /// it. It belongs to the launcher's user namespace, so inside nobody has a right over it, not even PID 1.
+    Made,
+    /// PID 1 is born with its own: all that an unprivileged launcher can do.
+    AtBirth,
+}
+
+/// Moves the launcher into a new, empty network with its loopback up, where it may.
+pub(crate) fn make() -> Outcome<Namespace> {
+    // SAFETY: takes flags only.
+    match check(unsafe { libc::unshare(libc::CLONE_NEWNET) }) {
+        Ok(_) => loopback_up().map(|()| Namespace::Made),
+        Err(_) => Ok(Namespace::AtBirth),
+    }
+}
+
+/// Binds each listener, in order. Ports below 1024 are free here: the namespace is our own.
 pub(crate) fn listen(listeners: &[Listener]) -> Outcome<Vec<OwnedFd>> {
-    loopback_up().during(|| "bringing the sandbox's loopback up".to_owned())?;
     let bind = |listener: &Listener| {
         bind(listener).during(|| format!("listening on port {} inside the sandbox", listener.port))
     };
     listeners.iter().map(bind).collect()
 }
 
-fn loopback_up() -> io::Result<()> {
+pub(crate) fn loopback_up() -> Outcome<()> {
+    up().during(|| "bringing the sandbox's loopback up".to_owned())
+}
+
+fn up() -> io::Result<()> {
     // SAFETY: takes numbers only.
     let socket =
         owned(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;

@@ -26,8 +26,14 @@ use crate::{
 pub(crate) const AGENT: u32 = 1000;
 
 /// The life of PID 1. It never returns: its end is the sandbox's.
-pub(crate) fn run(plan: &Plan, parent: &Link, waits: Link, opened: Option<Vec<OwnedFd>>) -> ! {
-    match build(plan, waits, opened) {
+pub(crate) fn run(
+    plan: &Plan,
+    parent: &Link,
+    waits: Link,
+    opened: Option<Vec<OwnedFd>>,
+    listeners: Option<Vec<OwnedFd>>,
+) -> ! {
+    match build(plan, waits, opened, listeners) {
         Ok(files) => {
             let borrowed: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
             let told = parent.send(&Event::Ready {}, &borrowed);
@@ -44,7 +50,12 @@ pub(crate) fn run(plan: &Plan, parent: &Link, waits: Link, opened: Option<Vec<Ow
 }
 
 /// Everything between birth and readiness; returns the files that the parent is to have.
-fn build(plan: &Plan, waits: Link, opened: Option<Vec<OwnedFd>>) -> Outcome<Vec<OwnedFd>> {
+fn build(
+    plan: &Plan,
+    waits: Link,
+    opened: Option<Vec<OwnedFd>>,
+    listeners: Option<Vec<OwnedFd>>,
+) -> Outcome<Vec<OwnedFd>> {
     wait_for_launcher(&waits);
     if let Ids::Private { .. } = plan.ids {
         rights::become_root_inside()?;
@@ -53,7 +64,10 @@ fn build(plan: &Plan, waits: Link, opened: Option<Vec<OwnedFd>>) -> Outcome<Vec<
     rights::guard_init().during(|| "asking for the launcher's death".to_owned())?;
     rights::new_keyring()?;
     network::set_hostname(&plan.hostname)?;
-    let mut files = network::listen(&plan.listeners)?;
+    let mut files = match listeners {
+        Some(bound) => bound,
+        None => network::loopback_up().and_then(|()| network::listen(&plan.listeners))?,
+    };
     mounts::leave_host_propagation()?;
     let trees = match opened {
         Some(trees) => trees,

@@ -39,9 +39,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut all = Vec::new();
     let began = Instant::now();
     while all.len() < count {
-        let batch = (0..at_once).map(|_| one(&engine, limits, workspace.clone()));
-        for taken in futures::future::join_all(batch).await {
-            all.push(taken?);
+        // In tasks, as executors do it.
+        let mut batch = tokio::task::JoinSet::new();
+        for _ in 0..at_once {
+            batch.spawn(one(engine.clone(), limits, workspace.clone()));
+        }
+        while let Some(taken) = batch.join_next().await {
+            all.push(taken??);
         }
     }
     let wall = began.elapsed().as_secs_f64() * 1e3;
@@ -63,7 +67,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-async fn one(engine: &Engine, limits: Limits, workspace: Workspace) -> Result<[f64; 4], Failed> {
+async fn one(engine: Engine, limits: Limits, workspace: Workspace) -> Result<[f64; 4], Failed> {
     let start = Instant::now();
     let plan = Plan::new(
         SandboxId::from_uuid(uuid::Uuid::now_v7()),
