@@ -9,10 +9,12 @@
 //! through that one (H4).
 
 mod command;
+mod docker;
 mod error;
 mod files;
 mod forward;
 mod held;
+mod holder;
 mod isolation;
 mod lazy;
 mod local;
@@ -21,6 +23,10 @@ mod sandbox;
 mod sftp;
 
 pub use command::{Command, Stdio, Stream, TerminalSize};
+pub use docker::{
+    ContainerLimits, DockerConfig, DockerHost, Mount, MountAccess, Namespace, Network,
+    NoNewPrivileges, Privileged, Pull, Root, Seccomp, Security, SystemPaths,
+};
 pub use error::HostError;
 pub use files::{
     Access, BlockingFile, BlockingFileSystem, Capabilities, Change, ChangeKind, Code, CopyOptions,

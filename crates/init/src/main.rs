@@ -13,6 +13,7 @@
 //!
 //! | argument | what it is |
 //! |---|---|
+//! | `hold` | keeps a host's processes in a container, or behind walls on another machine ([`hold`]) |
 //! | `keeper` | starts and ends processes on the runner's own machine ([`keeper`]) |
 #![expect(
     unsafe_code,
@@ -21,6 +22,7 @@
 
 mod cgroup;
 mod examine;
+mod hold;
 mod keeper;
 mod landlock;
 mod launcher;
@@ -41,9 +43,11 @@ use std::process::ExitCode;
 
 /// The exit codes are for people who read process accounts; the parent reads the reports.
 fn main() -> ExitCode {
-    let mode = std::env::args_os().nth(1);
+    let mut arguments = std::env::args_os().skip(1);
+    let mode = arguments.next();
     let done = match mode.as_ref().map(|mode| mode.as_encoded_bytes()) {
         None => nursery::run(&parent()),
+        Some(b"hold") => hold::run(number(arguments.next())),
         Some(b"keeper") => keeper::run(&parent()),
         Some(_) => Err(std::io::ErrorKind::InvalidInput.into()),
     };
@@ -56,4 +60,10 @@ fn main() -> ExitCode {
 fn parent() -> link::Link {
     // SAFETY: the parent's contract is that 0 is its link, and nothing else here owns it; `main` asks once.
     unsafe { link::Link::from_raw(0) }
+}
+
+/// -1 where there is none.
+fn number(argument: Option<std::ffi::OsString>) -> i32 {
+    let text = argument.and_then(|argument| argument.into_string().ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or(-1)
 }

@@ -41,11 +41,11 @@ struct Streams {
 }
 
 /// Everything that `execve` needs, allocated before the fork.
-struct Program {
+pub(crate) struct Program {
     candidates: Vec<CString>,
     argv: Vec<CString>,
     env: Vec<CString>,
-    cwd: CString,
+    pub(crate) cwd: CString,
 }
 
 /// Performs a spawn request and answers it.
@@ -204,7 +204,12 @@ impl Streams {
 }
 
 impl Program {
-    fn new(argv: &[Vec<u8>], env: &[Vec<u8>], cwd: &[u8], path: &[u8]) -> io::Result<Self> {
+    pub(crate) fn new(
+        argv: &[Vec<u8>],
+        env: &[Vec<u8>],
+        cwd: &[u8],
+        path: &[u8],
+    ) -> io::Result<Self> {
         let strings = |list: &[Vec<u8>]| {
             list.iter()
                 .map(|text| sys::c_string(text.as_slice()))
@@ -226,7 +231,7 @@ impl Program {
     }
 
     /// Tries each candidate; what is there but cannot be executed counts more than what is not there.
-    fn execute(&self) -> io::Error {
+    pub(crate) fn execute(&self) -> io::Error {
         let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
             list.iter()
                 .map(|text| text.as_ptr())
@@ -310,7 +315,7 @@ fn above_streams(streams: &Streams) -> io::Result<Vec<RawFd>> {
     streams.inner.iter().map(duplicate).collect()
 }
 
-fn close_rest_at_exec() -> io::Result<()> {
+pub(crate) fn close_rest_at_exec() -> io::Result<()> {
     const CLOSE_RANGE_CLOEXEC: u32 = 4;
     // SAFETY: takes numbers only; nothing is closed before the exec.
     sys::check(unsafe {
@@ -321,7 +326,7 @@ fn close_rest_at_exec() -> io::Result<()> {
 
 /// Every signal with its default action and none blocked, whatever this program, or whoever started the parent, has set.
 /// By the system call itself: the library's function leaves two signals out that it wants for itself.
-fn default_signals() -> io::Result<()> {
+pub(crate) fn default_signals() -> io::Result<()> {
     /// The kernel's own `struct sigaction`: action, flags, restorer, mask. All zero is the default action.
     const DEFAULT: [u64; 4] = [0; 4];
     for number in 1..=64_u64 {
@@ -358,7 +363,7 @@ fn rights_of(place: &Place) -> io::Result<()> {
     rights::set_capabilities(0)
 }
 
-fn enter(dir: &CStr) -> io::Result<()> {
+pub(crate) fn enter(dir: &CStr) -> io::Result<()> {
     // SAFETY: the path is a C string that outlives the call.
     sys::check(unsafe { libc::chdir(dir.as_ptr()) }).map(drop)
 }

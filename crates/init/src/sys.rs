@@ -174,6 +174,20 @@ pub(crate) fn write_all(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
+/// Reads what is there; 0 is the end.
+pub(crate) fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is valid for its length.
+    let read = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
+/// Writes what fits.
+pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is valid for its length.
+    let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+    usize::try_from(written).map_err(|_| io::Error::last_os_error())
+}
+
 /// Waits for data or the other end's closing, for a time.
 pub(crate) fn is_readable(fd: BorrowedFd<'_>, milliseconds: i32) -> bool {
     let mut polled = libc::pollfd {

@@ -10,10 +10,15 @@
 //! embeds the program), so there are no versions; a malformed message is a defect and ends the link.
 
 mod codec;
+mod held;
 mod message;
 mod plan;
 
 pub use codec::{Malformed, Wire, decode, encode};
+pub use held::{
+    DATA_MAX, ERROR, FRAME_HEADER, FrameHeader, INPUT, MESSAGE, Notice, ORDER_MAX, OUTPUT, Order,
+    PROCESSES_MAX, WINDOW,
+};
 pub use message::{
     Control, Event, Failure, IoKind, Probed, Reading, Report, Request, SpawnStage, Stop, Use,
 };

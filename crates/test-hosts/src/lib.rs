@@ -5,6 +5,8 @@
     reason = "a fixture that cannot start fails the test"
 )]
 
+mod engine;
 mod sshd;
 
+pub use engine::ContainerEngine;
 pub use sshd::{Account, ClientAlive, Sshd, SshdOptions};
