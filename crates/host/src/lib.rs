@@ -21,6 +21,7 @@ mod local;
 mod process;
 mod sandbox;
 mod sftp;
+mod wrapped;
 
 pub use command::{Command, Stdio, Stream, TerminalSize};
 pub use docker::{
@@ -42,6 +43,7 @@ pub use local::{LocalConfig, LocalHost, LocalProvider};
 pub use process::{ExitStatus, Process, ProcessControl, Reader, Signal, Target, Writer};
 pub use sandbox::{Listeners, SandboxHost};
 pub use sftp::{Connect, SftpProvider, SftpStream};
+pub use wrapped::{WrapConfig, WrapNetwork, WrappedSandboxHost};
 
 use std::sync::Arc;
 

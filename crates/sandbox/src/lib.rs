@@ -59,6 +59,7 @@ pub use plan::{Bind, BoundSocket, Listener, Plan, Transport, Workspace};
 pub use process::{ExitStatus, Input, OUTPUT_GRACE, Output, Process, Target, Terminal};
 pub use program::bytes as helper_program;
 pub use sandbox::{Cause, Sandbox};
+pub use seccomp::filter as seccomp_filter;
 pub use spec::{ProcessSpec, Stdio, Stream, TerminalSize};
 
 /// Where the workspace is inside, whatever it is made of. Writable, and the default working directory.

@@ -17,7 +17,12 @@ const PROCESSOR: u32 = 0xc000_003e;
 /// The program to install, as bytes of `struct sock_filter`. It is one, because the kernel takes 0.1 ms for each to translate it
 /// and to make its memory executable.
 pub(crate) fn programs() -> Vec<Vec<u8>> {
-    vec![bytes(&compile::program(&ranges(), PROCESSOR))]
+    vec![filter()]
+}
+
+/// The filter as one program of `struct sock_filter`, for other walls than this crate's own.
+pub fn filter() -> Vec<u8> {
+    bytes(&compile::program(&ranges(), PROCESSOR))
 }
 
 fn bytes(program: &[libc::sock_filter]) -> Vec<u8> {

@@ -5,6 +5,7 @@ mod docker;
 mod local;
 
 mod sftp;
+mod wrapped;
 
 use std::{
     path::Path,
