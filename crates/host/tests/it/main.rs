@@ -1,6 +1,7 @@
 //! Hosts, for real: the sandbox here, the others in modules.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod conformance;
 mod docker;
 mod local;
 
