@@ -1,6 +1,7 @@
 //! The command line: what can be said, in one place, with help that teaches.
 
 mod admin;
+mod login;
 #[cfg(test)]
 mod page;
 mod quantity;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::{
     admin::{Admin, AdminCommand, Secrets, SecretsCommand},
+    login::{Login, Logout},
     quantity::Millis,
     run::{Demo, Run},
     runs::{Answer, Phase, Runs, RunsCommand, Which},
@@ -81,6 +83,8 @@ pub(crate) enum Command {
     /// missing, because then nothing would run.
     Doctor,
     Serve(Serve),
+    Login(Login),
+    Logout(Logout),
     /// Agents that are part of this program
     #[command(subcommand)]
     Agent(Agent),
@@ -104,7 +108,7 @@ pub(crate) enum Agent {
 /// A server to speak to, instead of working on the data directory.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Remote {
-    /// Speak to this server; its token comes from BULKHEAD_TOKEN or --token-file
+    /// Speak to this server; its token comes from --token-file, BULKHEAD_TOKEN or `bulkhead login`
     #[arg(
         long,
         value_name = "URL",
@@ -143,6 +147,8 @@ impl Command {
             | Self::Run(_)
             | Self::Runs(_)
             | Self::Serve(_)
+            | Self::Login(_)
+            | Self::Logout(_)
             | Self::Secrets(_)
             | Self::Admin(_) => true,
             Self::Sandbox(_) | Self::Doctor | Self::Agent(_) | Self::SessionWorker => false,

@@ -4,11 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::Remote;
+
 const RUN_EXAMPLES: &str = "\
 Examples:
   bulkhead run .bulkhead/workflow.yaml --repo .
   bulkhead run release.yaml --repo https://example.com/team/project.git --branch main --input version=1.2
   bulkhead run .bulkhead/workflow.yaml --repo . --agent claude --yes --json
+  bulkhead run ci.yaml --repo https://example.com/team/project.git --server https://bulkhead.example.com
 
 The workflow is read from the commit that the run starts from, not from the working tree. The run's commits
 are on a branch of its own; `bulkhead runs land` brings them onto the base.
@@ -16,10 +19,11 @@ are on a branch of its own; `bulkhead runs land` brings them onto the base.
 Exit codes: 0 completed · 1 a phase failed, or somebody rejected · 2 wrong usage or workflow · 3 a boundary
 could not be built · 4 it waits at a gate (no terminal to ask at): answer with `bulkhead runs approve`.";
 
-/// Run a workflow against a repository, here and now, without a server
+/// Run a workflow against a repository, here and now or on a server
 ///
 /// Shows progress live and asks at gates. Where there is no terminal to ask at, it stops at the first gate with
-/// exit code 4; the run waits there until somebody answers.
+/// exit code 4; the run waits there until somebody answers. With --server the run is the server's, and goes on
+/// there when this command ends; the repository is then a URL, or a path on the server's machine.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct Run {
@@ -41,6 +45,8 @@ pub(crate) struct Run {
     /// Approve every gate unseen, where the phase succeeded
     #[arg(long)]
     pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) remote: Remote,
 }
 
 /// A sample repository and workflow, all the way, in the sandbox

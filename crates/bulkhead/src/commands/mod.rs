@@ -4,6 +4,7 @@ mod admin;
 mod demo;
 mod doctor;
 mod gc;
+mod login;
 mod network;
 mod run;
 mod runs;
@@ -58,6 +59,8 @@ async fn perform(cli: Cli, environment: Environment, output: Output) -> Result<E
         Command::Demo(args) => demo::run(args, &global, &environment, output).await,
         Command::Runs(args) => runs::run(args, &global, &environment, output).await,
         Command::Serve(args) => serve::run(args, &global, &environment, output).await,
+        Command::Login(args) => login::login(args, &global, &environment, output).await,
+        Command::Logout(args) => login::logout(&args, output),
         Command::Agent(Agent::Scripted { file }) => scripted(&file).await,
         Command::Secrets(args) => secrets::run(args, &global, &environment, output).await,
         Command::Admin(args) => admin::run(args, &global, &environment, output).await,

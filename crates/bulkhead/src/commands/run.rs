@@ -1,4 +1,4 @@
-//! `bulkhead run`: a workflow against a repository, with the control plane in this process.
+//! `bulkhead run`: a workflow against a repository, with the control plane in this process or on a server.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{
     cli::{Global, Run},
     config::OperatorConfig,
     control::Control,
-    embedded::{self, Answering},
+    embedded::{self, Answering, Work},
     environment::Environment,
     failure::{Exit, Misuse},
     interrupt::Interrupt,
@@ -28,6 +28,9 @@ pub(crate) async fn run(
 ) -> Result<Exit> {
     let operator = OperatorConfig::load(global)?;
     let data_dir = data_dir(global)?;
+    if args.remote.server.is_some() {
+        return elsewhere(&args, &operator, &data_dir, environment, output).await;
+    }
     let new = new_run(&args)?;
     can_isolate(&data_dir).await?;
     let plane = embedded::open_to_work(&data_dir, &operator, environment, output).await?;
@@ -37,6 +40,44 @@ pub(crate) async fn run(
     answering.end().await;
     control.leave().await;
     watch::conclude(&result?, output)
+}
+
+/// On a server, which isolates on its own machine. What this command does ends with it, the run does not.
+async fn elsewhere(
+    args: &Run,
+    operator: &OperatorConfig,
+    data_dir: &Path,
+    environment: &Environment,
+    output: Output,
+) -> Result<Exit> {
+    let new = NewRun {
+        workflow: Some(workflow_there(args)?),
+        ..request(args, args.repo.clone())
+    };
+    let work = Work::Look;
+    let control =
+        Control::open(&args.remote, data_dir, operator, environment, work, output).await?;
+    let result = watched(&control, new, gates(args.yes), output).await;
+    control.leave().await;
+    watch::conclude(&result?, output)
+}
+
+/// A path in the repository goes as it is; without a repository the file's text does.
+fn workflow_there(args: &Run) -> Result<WorkflowSource> {
+    match (&args.repo, args.workflow.to_str()) {
+        (None, _) => workflow(&args.workflow, None),
+        (Some(_), Some(path)) if args.workflow.is_relative() => Ok(WorkflowSource::Path(
+            path.trim_start_matches("./").to_owned(),
+        )),
+        (Some(_), _) => Err(Misuse::usage_hint(
+            format!(
+                "the workflow {} is no path in a repository",
+                args.workflow.display()
+            ),
+            "name it by its path in the repository, such as .bulkhead/workflow.yaml",
+        )
+        .into()),
+    }
 }
 
 /// Says before anything else that this machine cannot isolate; there is no way around it (R3).
@@ -74,13 +115,20 @@ fn new_run(args: &Run) -> Result<NewRun> {
     let repo = args.repo.as_deref().map(repository).transpose()?;
     Ok(NewRun {
         workflow: Some(workflow(&args.workflow, repo.as_deref())?),
+        ..request(args, repo)
+    })
+}
+
+fn request(args: &Run, repo: Option<String>) -> NewRun {
+    NewRun {
+        workflow: None,
         repo,
         base: args.branch.clone(),
         branch: None,
         inputs: args.input.iter().cloned().collect(),
         agent: args.agent.clone(),
         idempotency_key: None,
-    })
+    }
 }
 
 /// A URL as it is; a directory by its whole path, because the control plane need not stand where we do.

@@ -1,6 +1,7 @@
 //! Runs, wherever their control plane is: in this process, on this machine in another one, or elsewhere.
 //! Commands speak to a [`Control`] and do not know which.
 
+pub(crate) mod logins;
 pub(crate) mod published;
 mod remote;
 mod sse;
@@ -18,7 +19,7 @@ use bulkhead_server::{
 };
 use futures::{StreamExt as _, stream::BoxStream};
 
-use self::remote::Client;
+use self::{logins::Logins, remote::Client};
 use crate::{
     cli::Remote,
     config::OperatorConfig,
@@ -42,22 +43,38 @@ pub(crate) enum Control {
     There(Box<Client>),
 }
 
-fn token(remote: &Remote, environment: &Environment) -> Result<SecretString> {
+/// A token that somebody has put into a file.
+pub(crate) fn token_in(file: &Path) -> Result<SecretString> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Misuse::usage(format!("the token in {}: {error}", file.display())))?;
+    Ok(text.trim().into())
+}
+
+/// The nearest one: what this command was told, what this shell was, what this person has kept.
+fn token(server: &str, remote: &Remote, environment: &Environment) -> Result<SecretString> {
     if let Some(file) = &remote.token_file {
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| Misuse::usage(format!("the token in {}: {error}", file.display())))?;
-        return Ok(text.trim().into());
+        return token_in(file);
     }
-    environment
-        .secret("BULKHEAD_TOKEN")
-        .cloned()
-        .ok_or_else(|| {
-            Misuse::usage_hint(
-                "there is no token for the server",
-                "set BULKHEAD_TOKEN, or use --token-file",
-            )
-            .into()
-        })
+    if let Some(token) = environment.secret("BULKHEAD_TOKEN") {
+        return Ok(token.clone());
+    }
+    Logins::open()?.token(server)?.ok_or_else(|| {
+        Misuse::usage_hint(
+            format!("there is no token for {server}"),
+            format!("bulkhead login --server {server}, or set BULKHEAD_TOKEN, or use --token-file"),
+        )
+        .into()
+    })
+}
+
+/// Whether a server accepts a token.
+pub(crate) async fn try_token(
+    server: &str,
+    token: SecretString,
+    operator: &OperatorConfig,
+) -> Result<()> {
+    let client = Client::new(server, token, operator.ca_pem()?.as_deref())?;
+    client.get::<Page<RunView>>("runs?limit=1").await.map(drop)
 }
 
 /// What a person at this machine's terminal asks as.
@@ -76,7 +93,7 @@ impl Control {
         output: Output,
     ) -> Result<Self> {
         if let Some(server) = &remote.server {
-            let token = token(remote, environment)?;
+            let token = token(server, remote, environment)?;
             let client = Client::new(server, token, operator.ca_pem()?.as_deref())?;
             return Ok(Self::There(Box::new(client)));
         }

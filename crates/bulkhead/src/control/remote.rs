@@ -267,7 +267,7 @@ async fn read(answer: Response<Incoming>) -> Result<Bytes> {
 }
 
 /// With a `/` at its end, so that paths can be put behind it; `localhost` by its address, because names are asked of DNS alone.
-fn address(server: &str) -> Result<Url> {
+pub(super) fn address(server: &str) -> Result<Url> {
     let wrong = |why: String| {
         Misuse::usage_hint(
             format!("the server's address {server:?} {why}"),

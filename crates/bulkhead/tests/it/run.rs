@@ -199,6 +199,7 @@ fn r19_serve_answers_with_its_token_and_ends_at_a_signal_with_0() {
     let wrong = world.path().join("wrong-token");
     std::fs::write(&wrong, "no-such-token").unwrap();
     assert_eq!(asked(&wrong).status.code(), Some(2));
+    from_elsewhere(&world, address.trim(), &token);
     rustix::process::kill_process(
         rustix::process::Pid::from_child(&child),
         rustix::process::Signal::TERM,
@@ -207,6 +208,31 @@ fn r19_serve_answers_with_its_token_and_ends_at_a_signal_with_0() {
     let ended = finish(child);
     assert_eq!(ended.0, Some(0), "{}", ended.1);
     assert!(!world.data_dir().join("address").exists());
+}
+
+/// R18: a person elsewhere keeps the server's token once; then `--server` is enough to begin a run there.
+fn from_elsewhere(world: &World, server: &str, token: &Path) {
+    let there = |arguments: &[&str], input: &str| {
+        let arguments = [arguments, &["--server", server, "--json"]].concat();
+        world.run_with_input(&arguments, input)
+    };
+    workflow(
+        world,
+        "name: hello\nphases:\n  - name: say\n    run: echo hello there\n    gate: none\n",
+    );
+    let refused = there(&["run", "workflow.yaml"], "").expect(2);
+    assert!(refused.stderr.contains("bulkhead login") || refused.stdout.contains("bulkhead login"));
+    there(&["login"], "no-such-token").expect(2);
+    there(&["login"], &std::fs::read_to_string(token).unwrap()).expect(0);
+    let ended = there(&["run", "workflow.yaml"], "").expect(0);
+    assert_eq!(ended.json()["run"]["status"], "completed");
+    assert!(
+        ended.stderr.contains("say │ hello there"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(there(&["logout"], "").expect(0).json()["removed"], true);
+    there(&["runs", "list"], "").expect(2);
 }
 
 fn finish(child: Child) -> (Option<i32>, String) {
