@@ -127,10 +127,13 @@ mod tests {
     use bollard::models::MountPoint;
 
     use super::*;
-    use crate::docker::{config::ContainerLimits, request::create_body};
+    use crate::docker::{
+        config::ContainerLimits,
+        request::{Kind, create_body},
+    };
 
     fn made(config: &DockerConfig) -> ContainerInspectResponse {
-        let asked = create_body(config);
+        let asked = create_body(config, Kind::Docker);
         ContainerInspectResponse {
             host_config: asked.host_config,
             mounts: Some(vec![MountPoint {

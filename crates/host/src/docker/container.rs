@@ -32,7 +32,7 @@ use super::{
     check::differences,
     config::{DockerConfig, Pull, Root},
     error::{DockerError, is_conflict, is_missing},
-    request::{create_body, lost_after},
+    request::{Kind, create_body, lost_after},
 };
 use crate::holder::{Beat, Holder};
 
@@ -74,7 +74,8 @@ pub(super) async fn make(
     let root_is = ask_engine(docker).await?;
     let image = find_image(docker, config).await?;
     check_architecture("the image", image.architecture.as_deref())?;
-    create(docker, config, name).await?;
+    let kind = kind(docker).await?;
+    create(docker, config, kind, name).await?;
     let made = docker
         .inspect_container(name, None)
         .await
@@ -104,6 +105,20 @@ async fn ask_engine(docker: &Docker) -> Result<RootIs, DockerError> {
         .iter()
         .any(|option| option.contains("rootless") || option.contains("userns"));
     Ok(if mapped { RootIs::Nobody } else { RootIs::Root })
+}
+
+async fn kind(docker: &Docker) -> Result<Kind, DockerError> {
+    let version = docker
+        .version()
+        .await
+        .map_err(DockerError::engine("asking the engine what it is"))?;
+    let parts = version.components.unwrap_or_default();
+    let is_podman = parts.iter().any(|part| part.name.contains("Podman"));
+    Ok(if is_podman {
+        Kind::Podman
+    } else {
+        Kind::Docker
+    })
 }
 
 /// Go and the kernel have names of their own for the same architectures.
@@ -163,10 +178,15 @@ async fn pull(docker: &Docker, image: &str) -> Result<(), DockerError> {
         .map_err(DockerError::engine("pulling the image"))
 }
 
-async fn create(docker: &Docker, config: &DockerConfig, name: &str) -> Result<(), DockerError> {
+async fn create(
+    docker: &Docker,
+    config: &DockerConfig,
+    kind: Kind,
+    name: &str,
+) -> Result<(), DockerError> {
     let options = CreateContainerOptionsBuilder::default().name(name).build();
     docker
-        .create_container(Some(options), create_body(config))
+        .create_container(Some(options), create_body(config, kind))
         .await
         .map(drop)
         .map_err(DockerError::engine("creating the container"))

@@ -22,7 +22,14 @@ pub(super) fn lost_after(config: &DockerConfig) -> Option<Duration> {
         .map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-pub(super) fn create_body(config: &DockerConfig) -> ContainerCreateBody {
+/// Whose engine it is: they call a few things differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Docker,
+    Podman,
+}
+
+pub(super) fn create_body(config: &DockerConfig, kind: Kind) -> ContainerCreateBody {
     ContainerCreateBody {
         image: Some(config.image.clone()),
         entrypoint: Some(vec![HELPER.to_owned()]),
@@ -43,7 +50,7 @@ pub(super) fn create_body(config: &DockerConfig) -> ContainerCreateBody {
             test: Some(vec!["NONE".to_owned()]),
             ..HealthConfig::default()
         }),
-        host_config: Some(host_config(config)),
+        host_config: Some(host_config(config, kind)),
         ..ContainerCreateBody::default()
     }
 }
@@ -53,7 +60,7 @@ fn lines(config: &DockerConfig) -> Vec<String> {
     env.map(|(name, value)| format!("{name}={value}")).collect()
 }
 
-fn host_config(config: &DockerConfig) -> HostConfig {
+fn host_config(config: &DockerConfig, kind: Kind) -> HostConfig {
     let security = &config.security;
     let shared = |namespace: Namespace| (namespace == Namespace::Host).then(|| "host".to_owned());
     let memory = config.limits.memory_bytes.map(whole);
@@ -75,7 +82,7 @@ fn host_config(config: &DockerConfig) -> HostConfig {
         cap_add: list(&security.add_capabilities),
         cap_drop: list(&security.drop_capabilities),
         privileged: Some(security.privileged == Privileged::Yes),
-        security_opt: list(&security_options(config)),
+        security_opt: list(&security_options(config, kind)),
         masked_paths: shown.clone(),
         readonly_paths: shown,
         pid_mode: shared(security.pid),
@@ -94,10 +101,14 @@ fn list(values: &[String]) -> Option<Vec<String>> {
     (!values.is_empty()).then(|| values.to_vec())
 }
 
-fn security_options(config: &DockerConfig) -> Vec<String> {
+fn security_options(config: &DockerConfig, kind: Kind) -> Vec<String> {
     let mut options = Vec::new();
     if config.security.no_new_privileges == NoNewPrivileges::Yes {
         options.push("no-new-privileges".to_owned());
+    }
+    // For Docker it is an empty list of hidden paths, which Podman does not look at.
+    if config.security.system_paths == SystemPaths::Shown && kind == Kind::Podman {
+        options.push("unmask=ALL".to_owned());
     }
     match &config.security.seccomp {
         Seccomp::Default => {}
