@@ -22,6 +22,7 @@ mod process;
 mod sandbox;
 mod sftp;
 mod wrapped;
+pub mod supervisor;
 
 pub use command::{Command, Stdio, Stream, TerminalSize};
 pub use docker::{
