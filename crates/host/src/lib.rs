@@ -21,8 +21,8 @@ mod local;
 mod process;
 mod sandbox;
 mod sftp;
-mod wrapped;
 pub mod supervisor;
+mod wrapped;
 
 pub use command::{Command, Stdio, Stream, TerminalSize};
 pub use docker::{

@@ -296,14 +296,14 @@ try_namespace() {
     keeper=$!
     enter=''
     case $1 in *--user*) enter='--user --preserve-credentials' ;; esac
-    enter="$nsenter $enter --target $keeper --mount --pid=/proc/$keeper/ns/pid_for_children --no-fork"
+    enter="$nsenter $enter --target $keeper --mount --pid=/proc/$keeper/ns/pid_for_children"
     tries=0
     while kill -0 "$keeper" 2>/dev/null && [ $tries -lt 40 ]; do
         snapshot
         if child_of "$keeper" && init=$child && child_of "$init"; then
             reader=$child
             # shellcheck disable=SC2016,SC2086
-            $enter "$unshare" --fork "$shell" -c '[ -p "$0" ] && [ -r "/proc/$$/stat" ]' "$dir/events" \
+            $enter --no-fork "$unshare" --fork "$shell" -c '[ -p "$0" ] && [ -r "/proc/$$/stat" ]' "$dir/events" \
                 </dev/null >/dev/null 2>&1 && return 0
             break
         fi
@@ -315,7 +315,9 @@ try_namespace() {
     return 1
 }
 
-# Only util-linux's tools pass a program's end and the terminal's signals on exactly, see mod.rs.
+# Only util-linux's tools pass everything on: nsenter a program's end by any signal, but it does not survive the
+# interrupt that a terminal sends to both; unshare does, but it tells an end by KILL as code 1. So with a terminal it
+# is unshare that waits for the agent, and a KILL that was asked for goes to it too. Each stops with the agent.
 use_namespace() {
     [ "$view" = proc ] || return 1
     unshare=$(command -v unshare) && nsenter=$(command -v nsenter) || return 1
@@ -445,7 +447,10 @@ agent_lives() {
 ask() {
     case $level in
     cgroup | tree) signal_all TERM $pids && signal_all CONT $pids ;;
-    namespace) echo term >&7 ;;
+    namespace)
+        echo term >&7
+        is_running && kill -s CONT "$lead"
+        ;;
     group) signal_all TERM "-$agent" "$agent" && signal_all CONT "-$agent" "$agent" ;;
     esac
 } 2>/dev/null
@@ -590,7 +595,8 @@ shift
 $become
 END
         become="echo \"lead \$\$\" >'$dir/events' || exit 125
-exec $enter '$unshare' --fork '$shell' -c '. \"\$0\"' '$dir/inside' \"\$(pwd)\" \"\$@\""
+[ -t 0 ] && exec $enter --no-fork '$unshare' --fork '$shell' -c '. \"\$0\"' '$dir/inside' \"\$(pwd)\" \"\$@\"
+exec $enter '$shell' -c '. \"\$0\"' '$dir/inside' \"\$(pwd)\" \"\$@\""
     fi
     cat >"$dir/agent" <<END
 $enter_group
@@ -657,6 +663,7 @@ is_running() {
 
 # To those of the agent's processes that are in its group, and not to a login shell that may be in it too.
 signal_agent() {
+    case $level,$1 in namespace,KILL | namespace,CONT) kill -s "$1" "$lead" ;; esac
     if [ "$2" = process ] || [ -z "$view" ]; then
         target=$agent
         [ "$2" = group ] && target=-$agent

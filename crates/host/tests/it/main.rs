@@ -6,6 +6,7 @@ mod docker;
 mod local;
 
 mod sftp;
+mod supervisor;
 mod wrapped;
 
 use std::{
