@@ -141,6 +141,7 @@ async fn an_upstream_that_is_not_there_is_a_bad_gateway_with_the_reason() {
 }
 
 /// Case 34: a WebSocket is bytes in a tunnel; its handshake and frames go through untouched.
+/// D5, case 34: what is tunnelled is not looked into, so no protocol breaks.
 #[tokio::test]
 async fn case_34_a_websocket_works_through_a_tunnel() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -167,6 +168,7 @@ async fn case_34_a_websocket_works_through_a_tunnel() {
 }
 
 /// Case 34: HTTP/2 and the test's own authority, with a real client (curl) that was told only of the proxy.
+/// D5, case 34: a foreign client negotiates HTTP/2 with the upstream itself.
 #[tokio::test]
 async fn case_34_curl_speaks_http_2_over_tls_through_the_proxy() {
     let (mut tasks, ca) = (JoinSet::new(), TestCa::new());

@@ -97,6 +97,7 @@ async fn case_52_ipv6_forms_are_refused() {
     }
 }
 
+/// D10, N16: public names whose answers are private.
 #[tokio::test]
 async fn n16_public_names_of_private_places_are_refused() {
     let server = DnsServer::start(|name, _| match name {

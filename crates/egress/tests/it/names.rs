@@ -51,6 +51,7 @@ fn n3_one_trailing_dot_is_stripped_and_two_are_refused() {
     assert!(decide(GOOD, "https://good\u{3002}com\u{3002}/").allowed());
 }
 
+/// D10, N5.
 #[test]
 fn n5_malformed_punycode_is_refused() {
     for url in [
@@ -198,6 +199,7 @@ fn n12_an_address_is_never_allowed_by_a_rule() {
     );
 }
 
+/// D10, N13.
 #[test]
 fn n13_what_only_looks_like_an_address_is_refused() {
     for host in [

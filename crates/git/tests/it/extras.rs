@@ -210,6 +210,7 @@ async fn case_38_submodules_that_cannot_be_served_are_refused_by_name() {
     );
 }
 
+/// Fails closed with the path and the remedy, and only where a link leads out (case 45).
 #[tokio::test]
 async fn case_45_settings_that_link_out_are_refused_with_the_path_and_inner_links_are_fine() {
     let fixture = Fixture::new(|_, user| {
@@ -236,6 +237,7 @@ async fn case_45_settings_that_link_out_are_refused_with_the_path_and_inner_link
 }
 
 /// The user's own `.git` may be a link or a file: such repositories work.
+/// A linked `.git` is legitimate (case 45).
 #[tokio::test]
 async fn case_45_a_linked_git_directory_is_a_repository_like_any_other() {
     let dir = TempDir::new().unwrap();

@@ -97,6 +97,7 @@ async fn case_39_a_branch_that_is_elsewhere_stops_the_phase_before_it_starts() {
     assert!(step.explain(66).contains("not at the commit"));
 }
 
+/// R12, case 46: nothing that an earlier phase left decides what the next one starts from.
 #[tokio::test(flavor = "multi_thread")]
 async fn case_46_a_dirty_workspace_is_cleaned_at_the_start() {
     let world = World::new().await;
@@ -257,6 +258,7 @@ async fn a_removed_or_broken_git_directory_loses_no_work() {
     );
 }
 
+/// R16, case 36: a nested repository that the agent planted is left out, and said.
 #[tokio::test(flavor = "multi_thread")]
 async fn case_36_a_nested_repository_is_left_out_and_named() {
     let world = World::new().await;

@@ -146,6 +146,7 @@ fn request(tip: &bulkhead_git::Oid, style: LandStyle) -> LandRequest {
     }
 }
 
+/// R16, case 35: whatever a repository configures, none of its programs runs on the host.
 #[tokio::test]
 async fn case_35_reading_diffing_and_landing_leave_no_marker() {
     for style in [LandStyle::Merge, LandStyle::Rebase] {
@@ -179,6 +180,7 @@ fn git_marks_something(dir: &TempDir) {
     }
 }
 
+/// R16, case 35: a checkout that only a filter could do right is refused.
 #[tokio::test]
 async fn case_35_a_checkout_that_would_need_a_filter_is_refused_and_none_runs() {
     let (dir, repository, tip) = hostile("* filter=evil\n*.txt filter=evilprocess\n").await;
@@ -234,6 +236,7 @@ async fn case_35_cloning_and_pushing_through_the_gateway_leave_no_marker_on_the_
     assert_eq!(markers(&markers_dir), Vec::<PathBuf>::new());
 }
 
+/// R16, case 36: a nested repository in the history is data.
 #[tokio::test]
 async fn case_36_a_gitlink_in_the_history_runs_nothing_and_shows_as_a_submodule() {
     let dir = TempDir::new().unwrap();

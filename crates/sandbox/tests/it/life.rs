@@ -114,6 +114,58 @@ async fn r4_dropping_it_ends_it() {
     until("the groups are gone", || groups_of(id).is_empty()).await;
 }
 
+/// R4, case 15: whoever gives up while a sandbox is being made, at whatever moment, leaves nothing: no group, no process. The
+/// moments are steps of the creation, so they fall everywhere between its first effect and its last, however fast it is.
+#[tokio::test]
+async fn case_15_giving_up_in_the_middle_leaves_nothing() {
+    let place = place().await;
+    let mut given_up = 0;
+    for polls in 0..200 {
+        let plan = plan();
+        let id = plan.id;
+        let mut making = Box::pin(place.engine.create(plan));
+        let mut left = polls;
+        let made = std::future::poll_fn(|context| match making.as_mut().poll(context) {
+            std::task::Poll::Ready(made) => std::task::Poll::Ready(Some(made)),
+            std::task::Poll::Pending if left == 0 => std::task::Poll::Ready(None),
+            std::task::Poll::Pending => {
+                left -= 1;
+                std::task::Poll::Pending
+            }
+        })
+        .await;
+        drop(making);
+        if let Some(made) = made {
+            made.unwrap().end(Cause::Cancelled).await;
+            assert!(groups_of(id).is_empty());
+            break;
+        }
+        given_up += 1;
+        until("the groups are gone", || groups_of(id).is_empty()).await;
+    }
+    assert!(given_up > 1, "it was made in {given_up} steps");
+}
+
+/// Case 15: an end that is asked for while a program is being started, or by several at once, is the one end.
+#[tokio::test]
+async fn case_15_it_can_be_ended_while_it_works() {
+    let place = place().await;
+    let plan = plan();
+    let id = plan.id;
+    let sandbox = place.engine.create(plan).await.unwrap();
+    let starting = (0..32).map(|_| sandbox.spawn(shell("sleep 1000")));
+    let (started, first, second) = futures::join!(
+        futures::future::join_all(starting),
+        sandbox.end(Cause::Cancelled),
+        sandbox.end(Cause::Idle),
+    );
+    assert_eq!(first, second);
+    assert!(groups_of(id).is_empty());
+    for process in started.into_iter().flatten() {
+        assert_eq!(process.wait().await, ExitStatus::SandboxEnded);
+    }
+}
+
 /// R4: two sandboxes share nothing: not the workspace, not `/tmp`, not processes, not user ids.
 #[tokio::test]
 async fn r4_sandboxes_share_nothing() {

@@ -196,6 +196,7 @@ async fn r4_cpu_is_limited() {
 }
 
 /// Case 46: whatever modes an agent leaves in its workspace, the sandbox goes away with it.
+/// R4, case 46: files that their owner made unreadable or unwritable go with the sandbox.
 #[tokio::test]
 async fn case_46_unreadable_leftovers_do_not_stay() {
     let place = place().await;

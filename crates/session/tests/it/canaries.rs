@@ -77,6 +77,7 @@ async fn h7_case_31_no_canary_is_found_by_a_command() {
     assert_clean(&phase.succeeded().output(Stream::Stdout));
 }
 
+/// H7, case 33: the way on which an agent is started carries no secret of the executor either.
 #[tokio::test]
 async fn case_33_no_canary_is_found_through_an_agents_start() {
     let world = World::new(Script::Say(String::new())).await;

@@ -103,6 +103,7 @@ async fn d13_a_slow_model_is_waited_for() {
     assert!(!moved && phase.report.head.is_none());
 }
 
+/// D13, case 58: with its own prompts off (R7), which it refuses to be as root: inside it is an ordinary user.
 #[tokio::test]
 async fn d13_claude_edits_a_file() {
     edits_a_file("claude", &Overrides::default()).await;
