@@ -1,4 +1,8 @@
 //! Supervised agents (H14), on real machines: this one, a real sshd, machines that lack what others have.
 
+mod agents;
 mod exact;
+mod lost;
 mod machine;
+mod network;
+mod ssh;
