@@ -48,9 +48,11 @@ while IFS= read -r line; do
 done <"$own/links"
 
 tree=$(git write-tree) || exit 64
-if [ "$tree" = "$(git rev-parse "$head^{tree}")" ]; then
-    new=$head
+if [ "$head" = "$start" ] && [ "$tree" = "$(git rev-parse "$start^{tree}")" ]; then
+    new=$start
 else
+    # Also where the agent has committed everything itself: the commit on top, empty then, bears the mark by which recovery
+    # knows that this push completed the phase, so that it is not run a second time.
     new=$(printf '%s\n' "$message" | git commit-tree "$tree" -p "$head") || exit 64
 fi
 if [ "$new" = "$start" ]; then

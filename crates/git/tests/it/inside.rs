@@ -214,6 +214,34 @@ async fn own_commits_other_branches_and_a_detached_head_end_on_the_runs_branch()
     assert_eq!(git(&user, &["show", &format!("{BRANCH}:two")]), "2");
 }
 
+/// R14: an agent that commits everything itself is completed by a commit that bears the mark too, so that a crash after the push
+/// does not run its phase a second time.
+#[tokio::test(flavor = "multi_thread")]
+async fn r14_a_phase_that_committed_everything_itself_is_marked_as_complete() {
+    let world = World::new().await;
+    let dir = world.workspace("ws").await;
+    fs::write(dir.join("f"), "f").unwrap();
+    commit_all(&dir, "mine");
+    let own = git(&dir, &["rev-parse", "HEAD"]);
+    let finish = finished(&world, &dir).await;
+    assert_eq!(finish.changed, Changed::Pushed);
+    let user = world.path("user");
+    let shown = |what: &str| {
+        git(
+            &user,
+            &[
+                "log",
+                "-1",
+                &format!("--format={what}"),
+                finish.commit.as_str(),
+            ],
+        )
+    };
+    assert_eq!(shown("%P"), own);
+    assert_eq!(shown("%T"), git(&dir, &["rev-parse", "HEAD^{tree}"]));
+    assert_eq!(shown("%B").trim_end(), world.order().commit_message.trim_end());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rewritten_history_is_refused_by_name() {
     let world = World::new().await;
