@@ -239,7 +239,10 @@ async fn r14_a_phase_that_committed_everything_itself_is_marked_as_complete() {
     };
     assert_eq!(shown("%P"), own);
     assert_eq!(shown("%T"), git(&dir, &["rev-parse", "HEAD^{tree}"]));
-    assert_eq!(shown("%B").trim_end(), world.order().commit_message.trim_end());
+    assert_eq!(
+        shown("%B").trim_end(),
+        world.order().commit_message.trim_end()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
