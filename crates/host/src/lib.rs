@@ -21,6 +21,7 @@ mod local;
 mod process;
 mod sandbox;
 mod sftp;
+mod ssh;
 pub mod supervisor;
 mod wrapped;
 
@@ -44,6 +45,7 @@ pub use local::{LocalConfig, LocalHost, LocalProvider};
 pub use process::{ExitStatus, Process, ProcessControl, Reader, Signal, Target, Writer};
 pub use sandbox::{Listeners, SandboxHost};
 pub use sftp::{Connect, SftpProvider, SftpStream};
+pub use ssh::{SshConfig, SshError, SshHost};
 pub use wrapped::{WrapConfig, WrapNetwork, WrappedSandboxHost};
 
 use std::sync::Arc;

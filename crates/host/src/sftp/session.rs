@@ -55,7 +55,12 @@ pub(super) enum Lost {
 
 impl From<io::Error> for Lost {
     fn from(error: io::Error) -> Self {
-        Self::Io(Arc::new(error))
+        match error.kind() {
+            io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::UnexpectedEof => Self::Ended,
+            _ => Self::Io(Arc::new(error)),
+        }
     }
 }
 
@@ -264,11 +269,7 @@ impl Shared {
 
 /// Reads the version and what the server can do besides.
 async fn greeting(reader: &mut Reader) -> Result<Extensions, Lost> {
-    let length = match reader.read_u32().await {
-        Ok(length) => usize::try_from(length).unwrap_or(usize::MAX),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(Lost::Ended),
-        Err(error) => return Err(error.into()),
-    };
+    let length = usize::try_from(reader.read_u32().await?).unwrap_or(usize::MAX);
     if !(5..=PACKET_MAX).contains(&length) {
         return Err(Lost::NoServer);
     }

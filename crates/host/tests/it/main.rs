@@ -6,6 +6,7 @@ mod docker;
 mod local;
 
 mod sftp;
+mod ssh;
 mod supervisor;
 mod wrapped;
 

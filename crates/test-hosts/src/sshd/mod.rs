@@ -173,11 +173,13 @@ impl Sshd {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// The pids of the server processes that still run, one for each living connection.
+    /// The pids of the server processes of the living connections: of each, first the one that watches, then the one that
+    /// speaks with the client. A connection is cut by killing both.
     pub fn servers(&self) -> Vec<u32> {
         let mut servers = self.shared.servers.lock().unwrap();
         servers.retain_mut(|server| server.try_wait().unwrap().is_none());
-        servers.iter().map(Child::id).collect()
+        let pids = servers.iter().map(Child::id);
+        pids.flat_map(processes::with_children).collect()
     }
 
     /// The pids of all processes that were started through this server and live, however far they strayed: those whose
@@ -200,7 +202,7 @@ impl Drop for Sshd {
         }
         if let Ok(mut servers) = self.shared.servers.lock() {
             for server in &mut *servers {
-                let _ = server.kill();
+                processes::kill(&processes::with_children(server.id()));
                 let _ = server.wait();
             }
         }

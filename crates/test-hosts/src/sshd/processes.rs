@@ -28,11 +28,31 @@ pub(super) fn end(mark: &str) {
         if left.is_empty() {
             return;
         }
-        for pid in left {
-            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            if let Some(pid) = pid {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
+        kill(&left);
     }
+}
+
+pub(super) fn kill(pids: &[u32]) {
+    let pids = pids
+        .iter()
+        .filter_map(|pid| Pid::from_raw(pid.cast_signed()));
+    for pid in pids {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// A server and the servers that it has forked, but not what these have started.
+pub(super) fn with_children(pid: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let children = children
+        .split_whitespace()
+        .filter_map(|child| child.parse().ok());
+    let is_server = |child: &u32| {
+        let name = fs::read_to_string(format!("/proc/{child}/comm"));
+        name.is_ok_and(|name| name.trim() == "sshd")
+    };
+    std::iter::once(pid)
+        .chain(children.filter(is_server))
+        .collect()
 }

@@ -7,6 +7,7 @@ mod laziness;
 mod local;
 mod processes;
 mod signals;
+mod ssh;
 mod streams;
 mod teardown;
 mod terminal;
@@ -51,7 +52,6 @@ pub(crate) enum Ends {
     /// Every process, also those that made a session of their own.
     Everything,
     /// The connection only: the machine outlives the session, and its processes may too.
-    #[expect(dead_code, reason = "a host over a network constructs it")]
     Connection,
 }
 
@@ -83,6 +83,7 @@ macro_rules! conformance {
 // Each host kind on one line; where a maker needs a server, it starts it.
 conformance! {
     on_local: crate::conformance::local::Local::new();
+    on_ssh: crate::conformance::ssh::Ssh::new();
 }
 
 /// A host and a directory on it for one section.
