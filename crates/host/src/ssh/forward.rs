@@ -1,28 +1,24 @@
 //! Ports and sockets of the machine, over the same connection.
 
-use std::{
-    path::PathBuf,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use rustix::net::RecvFlags;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{UnixListener, UnixStream, unix::pipe},
+    io::Interest,
+    net::{UnixListener, UnixStream},
+    time::timeout,
 };
 
 use super::{
     SshError,
     master::Master,
-    mux::{Direction, Forward, Mux, Place},
+    mux::{Direction, Forward, Place},
 };
 use crate::{DuplexStream, Endpoint, HostError, Listener};
 
-/// How long a refusal by the machine may take to arrive; what comes later shows as a stream that ends.
-const REFUSAL_LIMIT: Duration = Duration::from_millis(300);
+/// How long the master may take to close a stream that the machine has refused.
+const REFUSAL_GRACE: Duration = Duration::from_millis(5);
 
 fn place(endpoint: &Endpoint) -> Result<Place, SshError> {
     Ok(match endpoint {
@@ -34,106 +30,44 @@ fn place(endpoint: &Endpoint) -> Result<Place, SshError> {
     })
 }
 
-/// A stream to a place on the machine.
+/// A stream to a place on the machine, by a forward of a socket here that is for this one stream.
+///
+/// `ssh` could also connect two streams of ours directly, but then the end of one direction ends the other one too.
 pub(super) async fn connect(master: &Master, to: &Endpoint) -> Result<DuplexStream, SshError> {
-    match place(to)? {
-        to @ Place::Tcp(..) => connect_directly(master, &to).await,
-        to @ Place::Socket(_) => connect_through_socket(master, to).await,
-    }
-}
-
-/// `ssh` connects streams of ours to ports only; a socket is reached by a forward of a socket here, which is for this one stream.
-async fn connect_through_socket(master: &Master, to: Place) -> Result<DuplexStream, SshError> {
     let path = master.new_socket();
     let listen = path.to_str().ok_or(SshError::SocketName)?.to_owned();
     let forward = Forward {
         direction: Direction::ToMachine,
         listen: Place::Socket(listen),
-        to,
+        to: place(to)?,
     };
     let mut mux = master.mux().await?;
     mux.forward(&forward).await?;
     let mut stream = UnixStream::connect(&path)
         .await
         .map_err(SshError::Streams)?;
-    // The master has accepted only when the machine answers, or closes it at once where the machine refuses.
-    let refused = tokio::time::timeout(REFUSAL_LIMIT, refused(&mut stream)).await;
+    // The master accepts at once, and closes the stream when the machine refuses. A line of the connection's shell comes back
+    // after that; a refusal by a third machine may come later, and shows as a stream that ends.
+    master.perform(":").await?;
+    let refused = timeout(REFUSAL_GRACE, refused(&mut stream)).await;
     mux.cancel_forward(&forward).await?;
     let _ = std::fs::remove_file(&path);
     match refused {
-        Ok(()) => Err(SshError::NoSuchSocket),
+        Ok(()) => Err(SshError::NobodyThere),
         Err(_) => Ok(Box::new(stream)),
     }
 }
 
 /// Ends where the stream ends before it has brought anything.
 async fn refused(stream: &mut UnixStream) {
-    loop {
+    let peek = |stream: &UnixStream| {
         let mut byte = [std::mem::MaybeUninit::uninit()];
-        let _ = stream.readable().await;
-        let peeked = rustix::net::recv(&*stream, &mut byte, rustix::net::RecvFlags::PEEK);
-        match peeked {
-            Ok((_, 0)) => return,
-            Err(rustix::io::Errno::AGAIN) => {}
-            _ => std::future::pending().await,
-        }
-    }
-}
-
-/// One pipe for each direction, so that each ends by itself.
-async fn connect_directly(master: &Master, to: &Place) -> Result<DuplexStream, SshError> {
-    let io = SshError::Streams;
-    let (writer, theirs_in) = pipe::pipe().map_err(io)?;
-    let (theirs_out, reader) = pipe::pipe().map_err(io)?;
-    let theirs_in = theirs_in.into_blocking_fd().map_err(io)?;
-    let theirs_out = theirs_out.into_blocking_fd().map_err(io)?;
-    let mut mux = master.mux().await?;
-    let streams = [&theirs_in, &theirs_out].map(std::os::fd::AsFd::as_fd);
-    mux.stream(to, streams).await?;
-    Ok(Box::new(Forwarded {
-        reader,
-        writer: Some(writer),
-        _mux: mux,
-    }))
-}
-
-/// The stream, and the master's conversation that keeps it open.
-struct Forwarded {
-    reader: pipe::Receiver,
-    /// Closed by a shutdown, which is the other side's end of file.
-    writer: Option<pipe::Sender>,
-    _mux: Mux,
-}
-
-impl AsyncRead for Forwarded {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.reader).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for Forwarded {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        match &mut self.writer {
-            Some(writer) => Pin::new(writer).poll_write(cx, bytes),
-            None => Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into())),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        self.writer = None;
-        Poll::Ready(Ok(()))
+        let peeked = rustix::net::recv(stream, &mut byte, RecvFlags::PEEK);
+        peeked.map(|(_, count)| count).map_err(io::Error::from)
+    };
+    let peeked = stream.async_io(Interest::READABLE, || peek(stream)).await;
+    if !matches!(peeked, Ok(0) | Err(_)) {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -143,6 +77,9 @@ pub(super) async fn listen(
     master: &Arc<Master>,
     at: &Endpoint,
 ) -> Result<Box<dyn Listener>, SshError> {
+    let mut leaving = master.leaving.subscribe();
+    // An error means that the connection is gone, which the next step says.
+    let _ = leaving.wait_for(|leaving| *leaving == 0).await;
     let path = master.new_socket();
     let socket = UnixListener::bind(&path).map_err(SshError::Streams)?;
     let to = path.to_str().ok_or(SshError::SocketName)?.to_owned();
@@ -203,6 +140,7 @@ impl Drop for Remote {
             Place::Socket(path) => super::script::remove(path).ok(),
             Place::Tcp(..) => None,
         };
+        master.leaving.send_modify(|leaving| *leaving += 1);
         self.master.tasks.spawn(async move {
             if let Ok(mut mux) = master.mux().await {
                 let _ = mux.cancel_forward(&forward).await;
@@ -210,6 +148,7 @@ impl Drop for Remote {
             if let Some(line) = remove {
                 let _ = master.perform(&line).await;
             }
+            master.leaving.send_modify(|leaving| *leaving -= 1);
         });
     }
 }

@@ -58,6 +58,8 @@ pub(super) struct Master {
     running: Mutex<BTreeSet<u32>>,
     end: watch::Sender<Wanted>,
     gone: watch::Receiver<Life>,
+    /// How many listeners are being ended: the place of each can be listened at again only after that.
+    pub(super) leaving: watch::Sender<usize>,
     /// Numbers sockets of forwards.
     next_socket: AtomicU64,
     /// The tasks that own the child and its shell.
@@ -120,6 +122,7 @@ impl Master {
             running: Mutex::default(),
             end,
             gone,
+            leaving: watch::Sender::new(0),
             next_socket: AtomicU64::new(0),
             _own: own,
         })

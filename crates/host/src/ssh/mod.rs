@@ -176,10 +176,8 @@ pub enum SshError {
     Streams(#[source] io::Error),
     #[error("the process has no terminal")]
     NoTerminal,
-    #[error(
-        "the machine has no such socket, or nobody listens at it, or the account may not use it"
-    )]
-    NoSuchSocket,
+    #[error("nobody listens there, or the account may not connect to it")]
+    NobodyThere,
     #[error("a socket's path must be text")]
     SocketName,
     #[error("the connection has ended")]

@@ -31,7 +31,6 @@ mod kind {
     pub(super) const TERMINATE: u32 = 0x1000_0005;
     pub(super) const OPEN_FORWARD: u32 = 0x1000_0006;
     pub(super) const CLOSE_FORWARD: u32 = 0x1000_0007;
-    pub(super) const NEW_STREAM: u32 = 0x1000_0008;
     pub(super) const OK: u32 = 0x8000_0001;
     pub(super) const PERMISSION_DENIED: u32 = 0x8000_0002;
     pub(super) const FAILURE: u32 = 0x8000_0003;
@@ -224,20 +223,6 @@ impl Mux {
     /// Waits until the master has forgotten the session.
     pub(super) async fn closed(&mut self) {
         while self.answer().await.is_ok() {}
-    }
-
-    /// Connects these two streams to a place that the machine can reach.
-    pub(super) async fn stream(
-        &mut self,
-        to: &Place,
-        streams: [BorrowedFd<'_>; 2],
-    ) -> Result<(), MuxError> {
-        let packet = self.request(kind::NEW_STREAM).string("").place(to);
-        self.stream.write_all(&packet.finish()).await?;
-        for stream in streams {
-            self.pass(stream).await?;
-        }
-        self.answer().await?.second(kind::SESSION_OPENED).map(drop)
     }
 
     /// Begins a forward. Where the machine's port was 0, the one that was chosen comes back.

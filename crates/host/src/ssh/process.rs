@@ -34,6 +34,8 @@ use crate::{
 
 /// What a start-up file of the account may print before the program runs.
 const HEADER_BYTES_MAX: usize = 64 << 10;
+/// What `ssh` returns for a process that a signal has ended.
+const KILLED_FROM_ELSEWHERE: i32 = 255;
 /// Where the server refuses a session although no other is open, one is just being closed, or it lets open none at all.
 const REFUSALS_MAX: u32 = 40;
 const REFUSAL_PAUSE: Duration = Duration::from_millis(5);
@@ -239,7 +241,7 @@ impl Begun {
 /// Waits for the end of a process and says how it ended.
 ///
 /// `ssh` passes an exit code on, but of a death by a signal only that there was no code. Which signal it was is known where it
-/// came from here; else it is taken for SIGKILL, the one that comes from outside most often.
+/// came from here; else the code is 255, as `ssh` itself says it.
 async fn follow(
     mut session: Session,
     master: Arc<Master>,
@@ -252,7 +254,7 @@ async fn follow(
     let status = match code.map(i32::try_from) {
         Some(Ok(code)) => ExitStatus::Code(code),
         _ if master.is_alive().await => match signalled.load(Ordering::SeqCst) {
-            0 => ExitStatus::Signal(number(Signal::Kill)),
+            0 => ExitStatus::Code(KILLED_FROM_ELSEWHERE),
             sent => ExitStatus::Signal(sent),
         },
         _ => ExitStatus::HostEnded,

@@ -33,6 +33,11 @@ impl Maker for Ssh {
         u64::try_from(self.sshd.accepted()).ok()
     }
 
+    /// `ssh` keeps to itself which signal it was.
+    fn tells_signals(&self) -> bool {
+        false
+    }
+
     fn ends(&self) -> Ends {
         Ends::Connection
     }

@@ -111,3 +111,29 @@ async fn h1_the_machine_reaches_listeners_of_ours_until_they_are_dropped() {
     assert_eq!(output(&host, Command::new(["echo", "x"])).await, "x\n");
     host.teardown().await.unwrap();
 }
+
+/// Both sides speak at once, much, and each ends its own direction when it has said all.
+#[tokio::test]
+async fn h1_both_directions_of_a_stream_carry_much_and_end_by_themselves() {
+    const MUCH: usize = 4 << 20;
+    let sshd = Sshd::start();
+    let host = host(&sshd);
+    let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = tcp.local_addr().unwrap();
+    let near = host.connect(Endpoint::Tcp(address)).await.unwrap();
+    let (far, _) = tcp.accept().await.unwrap();
+    let talk = |name: &'static str, stream: DuplexStream| async move {
+        let (mut reads, mut writes) = tokio::io::split(stream);
+        let sends = async {
+            writes.write_all(&vec![7; MUCH]).await.expect(name);
+            writes.shutdown().await.expect(name);
+        };
+        let mut heard = Vec::new();
+        let ((), read) = tokio::join!(sends, reads.read_to_end(&mut heard));
+        read.expect(name);
+        heard.len()
+    };
+    let heard = tokio::join!(talk("near", near), talk("far", Box::new(far)));
+    assert_eq!(heard, (MUCH, MUCH));
+    host.teardown().await.unwrap();
+}

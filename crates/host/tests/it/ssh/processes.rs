@@ -139,7 +139,8 @@ async fn h1_exits_by_code_and_by_signal_are_told_apart() {
         assert_eq!(process.control.wait().await, ExitStatus::Code(code));
     }
     let process = host.spawn(Command::shell("kill -KILL $$")).await.unwrap();
-    assert_eq!(process.control.wait().await, ExitStatus::Signal(9));
+    // `ssh` does not say which signal it was.
+    assert_eq!(process.control.wait().await, ExitStatus::Code(255));
     for (signal, number) in [
         (Signal::Terminate, 15),
         (Signal::Kill, 9),
