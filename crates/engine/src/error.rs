@@ -13,14 +13,20 @@ pub enum EngineError {
     /// It threw, or the promise that it returned was rejected.
     #[error("{0}")]
     Thrown(JsError),
-    /// A [`Handle`](crate::Handle) ended it.
-    #[error("its execution was ended")]
-    Terminated,
+    /// A [`Handle`](crate::Handle) ended it, at a place in the author's script where it was in one.
+    #[error("its execution was ended{}", at(.0))]
+    Terminated(Option<Place>),
     #[error("its memory limit was reached")]
     HeapLimit,
     /// A value cannot leave or enter the isolate.
     #[error("a value cannot cross between JavaScript and its host: {0}")]
     Value(String),
+}
+
+fn at(place: &Option<Place>) -> String {
+    place
+        .as_ref()
+        .map_or_else(String::new, |place| format!(" at {place}"))
 }
 
 /// A line and column in a source, both counted from one.
@@ -140,11 +146,11 @@ pub(crate) fn catch<'s, R>(
         return Ok(result);
     }
     if scope.has_terminated() {
-        return Err(EngineError::Terminated);
+        return Err(EngineError::Terminated(None));
     }
     let message = scope.message();
     let Some(exception) = scope.exception() else {
-        return Err(EngineError::Terminated);
+        return Err(EngineError::Terminated(None));
     };
     scope.reset();
     Err(EngineError::Thrown(describe(scope, exception, message)))
@@ -209,6 +215,26 @@ fn frames_of(stack: &str) -> String {
     frames.join("\n")
 }
 
+/// The innermost place in a script of the author's, of what runs now.
+pub(crate) fn current_place(scope: &mut v8::PinScope<'_, '_>) -> Option<Place> {
+    let stack = v8::StackTrace::current_stack_trace(scope, 32)?;
+    (0..stack.get_frame_count()).find_map(|index| {
+        let frame = stack.get_frame(scope, index)?;
+        let file = frame.get_script_name(scope)?.to_rust_string_lossy(scope);
+        Some(Place {
+            line: u32::try_from(frame.get_line_number()).ok()?,
+            column: u32::try_from(frame.get_column()).ok()?,
+            file: plain(&file)?,
+        })
+    })
+}
+
+/// The file that a script's name means; none for the program's own scripts.
+fn plain(name: &str) -> Option<String> {
+    (!name.starts_with(OWN_SCRIPTS))
+        .then(|| name.strip_prefix("file://").unwrap_or(name).to_owned())
+}
+
 fn first_place(frames: &str) -> Option<Place> {
     frames.lines().filter_map(parse_frame).find(|place| {
         !place.file.starts_with(OWN_SCRIPTS)
@@ -236,14 +262,8 @@ fn parse_frame(frame: &str) -> Option<Place> {
 fn place_of(scope: &mut v8::PinScope<'_, '_>, message: v8::Local<v8::Message>) -> Option<Place> {
     let file = message.get_script_resource_name(scope)?;
     let file = v8::Local::<v8::String>::try_from(file).ok()?;
-    let file = file.to_rust_string_lossy(scope);
-    if file.starts_with(OWN_SCRIPTS) {
-        return None;
-    }
     Some(Place {
-        file: file
-            .strip_prefix("file://")
-            .map_or(file.clone(), str::to_owned),
+        file: plain(&file.to_rust_string_lossy(scope))?,
         line: u32::try_from(message.get_line_number(scope)?).ok()?,
         column: u32::try_from(message.get_start_column())
             .ok()?

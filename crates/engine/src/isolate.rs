@@ -6,7 +6,7 @@ use std::{
     pin::pin,
     rc::Rc,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -14,7 +14,7 @@ use std::{
 use futures::stream::FuturesUnordered;
 
 use crate::{
-    EngineError, Function, JsError, Reference, Snapshot, Value,
+    Argument, EngineError, Function, JsError, Place, Reference, Snapshot, Value,
     error::{catch, describe},
     modules::Modules,
     raw,
@@ -55,15 +55,47 @@ impl Default for IsolateOptions {
 }
 
 /// Ends what runs in an isolate, from any thread.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Handle {
     isolate: v8::IsolateHandle,
+    ending: Arc<Ending>,
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").finish_non_exhaustive()
+    }
+}
+
+/// A request to end what runs, and where that was.
+#[derive(Default)]
+pub(crate) struct Ending {
+    wanted: AtomicBool,
+    place: Mutex<Option<Place>>,
+}
+
+impl Ending {
+    /// Whether it is still wanted; a request that was taken back is passed over.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn was_at(&self, place: Option<Place>) {
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    }
+
+    fn take_place(&self) -> Option<Place> {
+        self.wanted.store(false, Ordering::SeqCst);
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        place.take()
+    }
 }
 
 impl Handle {
     /// What runs now, or next, ends with [`EngineError::Terminated`]. Afterwards the isolate can be used again.
     pub fn terminate(&self) {
-        self.isolate.terminate_execution();
+        self.ending.wanted.store(true, Ordering::SeqCst);
+        raw::interrupt(&self.isolate, &self.ending);
     }
 }
 
@@ -89,6 +121,7 @@ pub(crate) struct State {
     pub(crate) under_way: RefCell<FuturesUnordered<Completion>>,
     pub(crate) resolvers: RefCell<HashMap<u64, v8::Global<v8::PromiseResolver>>>,
     pub(crate) rejections: RefCell<Vec<(v8::Global<v8::Promise>, v8::Global<v8::Value>)>>,
+    pub(crate) context: RefCell<Option<v8::Global<v8::Context>>>,
     buffers: Option<raw::BufferMemory>,
 }
 
@@ -100,6 +133,7 @@ impl State {
             under_way: RefCell::default(),
             resolvers: RefCell::default(),
             rejections: RefCell::default(),
+            context: RefCell::default(),
             buffers,
         })
     }
@@ -127,6 +161,7 @@ impl State {
         self.under_way.borrow_mut().clear();
         self.resolvers.borrow_mut().clear();
         self.rejections.borrow_mut().clear();
+        self.context.take();
     }
 }
 
@@ -137,6 +172,7 @@ pub struct Isolate {
     isolate: v8::OwnedIsolate,
     /// After the isolate: V8 may ask it until the isolate is gone.
     guard: Arc<HeapGuard>,
+    ending: Arc<Ending>,
     heap_limit_bytes: usize,
 }
 
@@ -176,11 +212,13 @@ impl Isolate {
         isolate.set_host_initialize_import_meta_object_callback(raw::fill_import_meta);
         isolate.set_host_import_module_dynamically_callback(crate::modules::import_dynamically);
         let context = new_context(&mut isolate, options.strings_as_code);
+        *state.context.borrow_mut() = Some(context.clone());
         Self {
             context,
             state,
             isolate,
             guard,
+            ending: Arc::default(),
             heap_limit_bytes: options.heap_limit_bytes,
         }
     }
@@ -188,6 +226,7 @@ impl Isolate {
     pub fn handle(&self) -> Handle {
         Handle {
             isolate: self.isolate.thread_safe_handle(),
+            ending: Arc::clone(&self.ending),
         }
     }
 
@@ -235,7 +274,7 @@ impl Isolate {
     pub fn call(
         &mut self,
         function: &Reference,
-        arguments: &[Value],
+        arguments: &[Argument],
     ) -> Result<Reference, EngineError> {
         let outcome = self.with(|scope| {
             let arguments = arguments
@@ -299,6 +338,7 @@ impl Isolate {
 
     /// Takes back a [`Handle::terminate`] that came too late to end anything, so that it does not end what runs next.
     pub fn cancel_termination(&mut self) {
+        self.ending.take_place();
         self.isolate.cancel_terminate_execution();
     }
 
@@ -311,10 +351,10 @@ impl Isolate {
             return Err(EngineError::HeapLimit);
         }
         if self.isolate.is_execution_terminating()
-            || matches!(outcome, Err(EngineError::Terminated))
+            || matches!(outcome, Err(EngineError::Terminated(_)))
         {
             self.isolate.cancel_terminate_execution();
-            return Err(EngineError::Terminated);
+            return Err(EngineError::Terminated(self.ending.take_place()));
         }
         outcome
     }

@@ -21,10 +21,10 @@ mod snapshot;
 mod turns;
 mod value;
 
-pub use error::{EngineError, JsError, Place, Thrown};
+pub use error::{EngineError, JsError, Place, Thrown, ThrownKind};
 pub use functions::{Answer, Function, later, now};
 pub use isolate::{Handle, Isolate, IsolateOptions, StringsAsCode};
 pub use modules::Loader;
 pub use platform::{Compilation, Options, StartError, start};
 pub use snapshot::Snapshot;
-pub use value::{Reference, Value};
+pub use value::{Argument, Reference, Value};

@@ -13,7 +13,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::isolate::{HeapGuard, State};
+use crate::{
+    error::current_place,
+    isolate::{Ending, HeapGuard, State},
+};
 
 unsafe extern "C" {
     /// In `vendor/v8/shim.cc`, like the two below.
@@ -73,6 +76,39 @@ unsafe extern "C" fn near_heap_limit(data: *mut c_void, current: usize, _initial
     // SAFETY: `guard_heap` gave a pointer to a guard that its isolate's owner keeps longer than the isolate.
     let guard = unsafe { &*data.cast_const().cast::<HeapGuard>() };
     guard.near_limit(current)
+}
+
+/// Asks the isolate's thread to note where it is and to end what it runs.
+pub(crate) fn interrupt(isolate: &v8::IsolateHandle, ending: &Arc<Ending>) {
+    let data = Arc::into_raw(Arc::clone(ending));
+    if !isolate.request_interrupt(end_here, data.cast_mut().cast::<c_void>()) {
+        // SAFETY: the isolate is gone, so nobody else will take back what `into_raw` gave.
+        drop(unsafe { Arc::from_raw(data) });
+    }
+}
+
+unsafe extern "C" fn end_here(isolate: v8::UnsafeRawIsolatePtr, data: *mut c_void) {
+    // SAFETY: `interrupt` gave this pointer to this one call.
+    let ending = unsafe { Arc::from_raw(data.cast_const().cast::<Ending>()) };
+    if !ending.is_wanted() {
+        return;
+    }
+    // SAFETY: V8 calls this on the isolate's thread with the isolate entered, and the scope does not outlive the call.
+    let mut isolate = unsafe { v8::Isolate::from_raw_isolate_ptr(isolate) };
+    let place = {
+        // SAFETY: as above.
+        let scope = pin!(unsafe { v8::CallbackScope::new(&mut isolate) });
+        let scope = &mut scope.init();
+        let state = scope.get_slot::<Rc<State>>().cloned();
+        let context = state.and_then(|state| state.context.borrow().clone());
+        context.and_then(|context| {
+            let context = v8::Local::new(scope, context);
+            let scope = &mut v8::ContextScope::new(scope, context);
+            current_place(scope)
+        })
+    };
+    ending.was_at(place);
+    isolate.terminate_execution();
 }
 
 /// Notes promises that are rejected while nobody listens, and those that somebody listened to after all.

@@ -1,4 +1,4 @@
-//! What crosses the border of an isolate: data, copied, and references to what stays inside.
+//! What crosses the border of an isolate: data, copied. What stays inside is held by references.
 
 use bytes::Bytes;
 
@@ -25,17 +25,40 @@ pub enum Value {
     List(Vec<Value>),
     /// The enumerable own properties of an object. Functions and symbols among them count as undefined.
     Object(Vec<(String, Value)>),
-    /// A value that stays in its isolate.
-    Reference(Reference),
 }
 
-/// A value that stays in its isolate, held from outside.
+/// A value that stays in its isolate, held from outside, on the isolate's thread.
 #[derive(Debug, Clone)]
 pub struct Reference(pub(crate) v8::Global<v8::Value>);
 
-impl PartialEq for Reference {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
+/// What a function inside is called with.
+#[derive(Debug, Clone)]
+pub enum Argument {
+    Value(Value),
+    Reference(Reference),
+}
+
+impl From<Value> for Argument {
+    fn from(value: Value) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl From<&Reference> for Argument {
+    fn from(reference: &Reference) -> Self {
+        Self::Reference(reference.clone())
+    }
+}
+
+impl Argument {
+    pub(crate) fn to_v8<'s>(
+        &self,
+        scope: &mut v8::PinScope<'s, '_>,
+    ) -> Result<v8::Local<'s, v8::Value>, EngineError> {
+        match self {
+            Self::Value(value) => value.to_v8(scope),
+            Self::Reference(reference) => Ok(v8::Local::new(scope, &reference.0)),
+        }
     }
 }
 
@@ -57,6 +80,13 @@ impl Value {
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    pub fn as_bytes(&self) -> Option<&Bytes> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
             _ => None,
         }
     }
@@ -94,7 +124,6 @@ impl Value {
             Self::Bytes(bytes) => bytes_to_v8(scope, bytes)?,
             Self::List(items) => list_to_v8(scope, items)?,
             Self::Object(properties) => object_to_v8(scope, properties)?,
-            Self::Reference(reference) => v8::Local::new(scope, &reference.0),
         })
     }
 

@@ -17,8 +17,9 @@ both! {
     fn a_loop_is_ended_and_the_isolate_goes_on() {
         let mut isolate = isolate();
         let thread = end_soon(isolate.handle());
-        let error = isolate.run("l.js", "for (;;) {}").unwrap_err();
-        assert!(matches!(error, EngineError::Terminated), "{error}");
+        let error = isolate.run("l.js", "1;\n  for (;;) {}").unwrap_err();
+        let EngineError::Terminated(Some(place)) = error else { panic!("{error}") };
+        assert_eq!((place.file.as_str(), place.line), ("l.js", 2));
         thread.join().unwrap();
         assert_eq!(isolate.run("l.js", "1 + 1").unwrap(), Value::Number(2.0));
     }
@@ -28,7 +29,7 @@ both! {
         let promise = isolate.evaluate("l.js", "(async () => { await null; for (;;) {} })()").unwrap();
         let thread = end_soon(isolate.handle());
         let error = block_on(isolate.settle(&promise)).unwrap_err();
-        assert!(matches!(error, EngineError::Terminated), "{error}");
+        assert!(matches!(error, EngineError::Terminated(_)), "{error}");
         thread.join().unwrap();
     }
 
@@ -37,7 +38,7 @@ both! {
         let thread = end_soon(isolate.handle());
         let source = "function f() { for (;;) { try { f2() } catch {} finally { try { f2() } catch {} } } } function f2() { for (;;) {} } f()";
         let error = isolate.run("l.js", source).unwrap_err();
-        assert!(matches!(error, EngineError::Terminated), "{error}");
+        assert!(matches!(error, EngineError::Terminated(_)), "{error}");
         thread.join().unwrap();
     }
 
@@ -75,9 +76,9 @@ both! {
         let mut isolate = isolate();
         let echo = isolate.evaluate("b.js", "x => x.length").unwrap();
         let bytes = |mib: usize| Value::Bytes(vec![0; mib << 20].into());
-        let error = isolate.call(&echo, &[bytes(65)]).unwrap_err();
+        let error = isolate.call(&echo, &[bytes(65).into()]).unwrap_err();
         assert!(matches!(error, EngineError::Value(_)), "{error}");
-        assert!(isolate.call(&echo, &[bytes(10)]).is_ok());
+        assert!(isolate.call(&echo, &[bytes(10).into()]).is_ok());
     }
 
     fn a_deep_recursion_is_an_error_with_a_place() {

@@ -21,7 +21,7 @@ both! {
             Value::object([("b", Value::Number(1.0)), ("a", Value::List(vec![]))]),
         ];
         for value in values {
-            let result = isolate.call(&echo, std::slice::from_ref(&value)).unwrap();
+            let result = isolate.call(&echo, &[value.clone().into()]).unwrap();
             assert_eq!(isolate.value(&result).unwrap(), value);
         }
     }
