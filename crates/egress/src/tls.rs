@@ -61,6 +61,11 @@ impl Tls {
         Ok(Self(Arc::new(config)))
     }
 
+    /// The same trust for a client of another kind.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.0)
+    }
+
     /// Speaks TLS on a connection; the certificate must be for the very host that was checked.
     pub(crate) async fn connect(&self, link: Link, host: &Host) -> io::Result<Link> {
         let name = match host {

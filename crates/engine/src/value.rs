@@ -62,6 +62,18 @@ impl Argument {
     }
 }
 
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::String(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::String(text)
+    }
+}
+
 impl Value {
     pub fn as_str(&self) -> Option<&str> {
         match self {

@@ -111,6 +111,5 @@ globalThis.bulkhead = (() => {
     }
   };
 
-  Error.stackTraceLimit = 20;
   return shared;
 })();

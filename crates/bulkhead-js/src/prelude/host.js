@@ -69,6 +69,8 @@
 
   class Listener {
     #id;
+    #close;
+    #closed = new Promise((resolve) => { this.#close = () => resolve(null); });
     constructor({ id, port, path }) {
       this.#id = id;
       if (port !== null) this.port = port;
@@ -78,10 +80,13 @@
       for (let next = await this.accept(); next !== null; next = await this.accept()) yield next;
     }
     async accept() {
-      const accepted = await bulkhead.call('listenerAccept', this.#id);
+      const accepted = await Promise.race([bulkhead.call('listenerAccept', this.#id), this.#closed]);
       return accepted === null ? null : new Connection(accepted);
     }
-    close() { bulkhead.native.listenerDrop(this.#id); }
+    close() {
+      this.#close();
+      bulkhead.native.listenerDrop(this.#id);
+    }
     async [Symbol.asyncDispose]() { this.close(); }
   }
 

@@ -137,6 +137,8 @@
     delete globalThis.native;
     delete globalThis.start;
     delete globalThis.bulkhead;
+    // Not before: V8 sets it in every new context, and a snapshot that has it already cannot be used.
+    Error.stackTraceLimit = 20;
     return { adopt, onSession, onMessage, teardown, abort };
   };
 }

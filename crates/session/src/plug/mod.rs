@@ -22,6 +22,7 @@ mod message;
 mod script;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ pub use error::{NamedError, PlugError};
 pub(crate) use list::{PlugPassage, Plugs};
 pub use message::{Direction, Message, Passage, Straight, Verdict};
 pub use script::{NoScripts, ScriptPlugs, ScriptSpec};
+pub use trial::Trial;
 
 /// How long a plug's handlers may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
