@@ -4,10 +4,11 @@ use std::{path::Path, sync::Arc};
 
 use bulkhead_host::{
     Command, ContainerLimits, DockerConfig, DockerHost, ExitStatus, Host, HostError, LocalConfig,
-    LocalHost, Mount, MountAccess, NoNewPrivileges, Process, Root, Security,
+    LocalHost, Mount, MountAccess, NoNewPrivileges, Process, Root, Security, Signal, Stdio, Target,
+    TerminalSize,
 };
 use bulkhead_test_hosts::ContainerEngine;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 fn local() -> Arc<dyn Host> {
     Arc::new(LocalHost::new(LocalConfig::new("/tmp")))
@@ -238,4 +239,41 @@ async fn h14_a_container_ends_with_its_connection() {
             .await
             .unwrap();
     }
+}
+
+#[tokio::test]
+async fn h12_a_container_may_have_another_kernel() {
+    let engine = ContainerEngine::docker();
+    let mut config = config(&engine);
+    config.runtime = Some("runsc".to_owned());
+    config.limits.processes = Some(1024);
+    let host = DockerHost::new(local(), config);
+    // gVisor's kernel has a version of its own.
+    assert_eq!(
+        output(&host, "cat /proc/version | cut -d' ' -f3").await,
+        "4.4.0\n"
+    );
+    let command = Command::shell("cat; echo wrong >&2; exit 7").stdio(Stdio::PIPES);
+    let mut process = host.spawn(command).await.unwrap();
+    let mut stdin = process.stdin.take().unwrap();
+    stdin.write_all(b"typed").await.unwrap();
+    stdin.shutdown().await.unwrap();
+    drop(stdin);
+    assert_eq!(said(&mut process).await, "typed");
+    assert_eq!(process.control.wait().await, ExitStatus::Code(7));
+    let sleeps = host.spawn(Command::new(["sleep", "1000"])).await.unwrap();
+    sleeps
+        .control
+        .signal(Signal::Kill, Target::Group)
+        .await
+        .unwrap();
+    assert_eq!(sleeps.control.wait().await, ExitStatus::Signal(9));
+    let size = TerminalSize {
+        rows: 24,
+        columns: 80,
+    };
+    let terminal = Command::shell("stty size").stdio(Stdio::Terminal(size));
+    let mut process = host.spawn(terminal).await.unwrap();
+    assert_eq!(said(&mut process).await, "24 80\r\n");
+    host.teardown().await.unwrap();
 }

@@ -119,6 +119,13 @@ impl Child {
         ]
     }
 
+    /// A terminal ends with the leader of its session. Linux says so at the outer end; gVisor says nothing, so what is left
+    /// there is read without being asked to.
+    pub(super) fn is_terminal_to_drain(&self) -> bool {
+        let output = self.output.as_ref();
+        self.terminal.is_some() && !self.is_alive && output.is_some_and(|output| output.window > 0)
+    }
+
     /// Refuses what nobody has granted.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         let Some(input) = &mut self.input else {
@@ -160,6 +167,7 @@ impl Child {
     }
 
     pub(super) fn read_output(&mut self, channel: u8, buffer: &mut [u8]) -> Progress {
+        let is_over = self.terminal.is_some() && !self.is_alive;
         let slot = if channel == OUTPUT {
             &mut self.output
         } else {
@@ -176,7 +184,9 @@ impl Child {
                 output.window = output.window.saturating_sub(read);
                 return Progress::Moved(read);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Nothing,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_over => {
+                return Progress::Nothing;
+            }
             // A terminal whose inner end nobody has open any more says EIO.
             Err(_) => {}
         }

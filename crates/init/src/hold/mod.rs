@@ -11,12 +11,13 @@
 //! to be PID 1 of its container, so that its end, which is the end of its input, takes every process along.
 
 mod child;
+mod signals;
 mod start;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
-    os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
+    os::fd::{BorrowedFd, OwnedFd, RawFd},
 };
 
 use bulkhead_init::wire::{
@@ -24,6 +25,7 @@ use bulkhead_init::wire::{
     SpawnStage, WINDOW,
 };
 use child::{Child, Progress};
+use signals::Signals;
 
 use crate::sys;
 
@@ -43,7 +45,6 @@ struct Holder {
 enum Source {
     Host,
     HostTakes,
-    Signals,
     Channel(u32, u8),
 }
 
@@ -51,7 +52,7 @@ enum Source {
 pub(crate) fn run(silence_ms: i32) -> io::Result<()> {
     // What runs here is of the same user: without this it could look into and change the holder's memory.
     sys::prctl(libc::PR_SET_DUMPABLE, 0)?;
-    let signals = signal_file()?;
+    let signals = Signals::take()?;
     for standard in [0, 1] {
         set_nonblocking(standard)?;
     }
@@ -69,17 +70,22 @@ pub(crate) fn run(silence_ms: i32) -> io::Result<()> {
 }
 
 impl Holder {
-    fn serve(&mut self, signals: &OwnedFd, silence_ms: i32) -> io::Result<()> {
+    fn serve(&mut self, signals: &Signals, silence_ms: i32) -> io::Result<()> {
         let mut heard = now_ms();
         loop {
-            let (mut polled, sources) = self.polled(signals);
+            self.drain_terminals();
+            let (mut polled, sources) = self.polled();
             let left = left_ms(silence_ms, heard);
             if left == Some(0) {
                 return Ok(());
             }
-            let count = libc::nfds_t::try_from(polled.len()).unwrap_or(0);
-            // SAFETY: the array outlives the call and its length is given.
-            unsafe { libc::poll(polled.as_mut_ptr(), count, left.unwrap_or(-1)) };
+            signals.poll(&mut polled, left);
+            if signals::asked_to_end() {
+                return Ok(());
+            }
+            if signals::child_ended() {
+                self.reap();
+            }
             for (entry, source) in polled.iter().zip(sources) {
                 if entry.revents == 0 {
                     continue;
@@ -92,23 +98,14 @@ impl Holder {
                         }
                     }
                     Source::HostTakes => self.flush()?,
-                    Source::Signals => {
-                        if asked_to_end(signals) {
-                            return Ok(());
-                        }
-                        self.reap();
-                    }
                     Source::Channel(process, channel) => self.carry(process, channel),
                 }
             }
         }
     }
 
-    fn polled(&self, signals: &OwnedFd) -> (Vec<libc::pollfd>, Vec<Source>) {
-        let mut files = vec![
-            (0, libc::POLLIN, Source::Host),
-            (signals.as_raw_fd(), libc::POLLIN, Source::Signals),
-        ];
+    fn polled(&self) -> (Vec<libc::pollfd>, Vec<Source>) {
+        let mut files = vec![(0, libc::POLLIN, Source::Host)];
         if !self.waiting.is_empty() {
             files.push((1, libc::POLLOUT, Source::HostTakes));
         }
@@ -274,6 +271,17 @@ impl Holder {
         }
     }
 
+    fn drain_terminals(&mut self) {
+        while self.waiting.len() < WAITING_MAX
+            && let Some((&process, _)) = self
+                .children
+                .iter()
+                .find(|(_, child)| child.is_terminal_to_drain())
+        {
+            self.carry(process, OUTPUT);
+        }
+    }
+
     /// Buries every dead child, also the adopted ones, and tells the host about its own.
     fn reap(&mut self) {
         loop {
@@ -356,33 +364,6 @@ fn set_nonblocking(fd: RawFd) -> io::Result<()> {
         libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)
     })
     .map(drop)
-}
-
-fn signal_file() -> io::Result<OwnedFd> {
-    let set = sys::block_all_signals()?;
-    // SAFETY: the set is valid.
-    sys::owned(unsafe {
-        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
-    })
-}
-
-/// Takes the signals that have arrived; whether one of them, from outside, asks for the end.
-fn asked_to_end(signals: &OwnedFd) -> bool {
-    const SIZE: usize = size_of::<libc::signalfd_siginfo>();
-    let mut asked = false;
-    loop {
-        // SAFETY: an all-zero record is valid memory for the kernel to fill.
-        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
-        // SAFETY: the record is as long as said.
-        let read = unsafe { libc::read(signals.as_raw_fd(), (&raw mut info).cast(), SIZE) };
-        if usize::try_from(read) != Ok(SIZE) {
-            return asked;
-        }
-        let ends = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT]
-            .map(libc::c_int::cast_unsigned);
-        // A sender without a pid here is outside the container.
-        asked |= info.ssi_pid == 0 && ends.contains(&info.ssi_signo);
-    }
 }
 
 /// Milliseconds of the clock that stands still with the machine.
