@@ -3,7 +3,7 @@
 //! ```text
 //!            ┌── Ask::Spawn, Ask::Signal ──▶ PID 1 ──Spawned, Exited──▶ answers
 //! [ alive ] ─┤
-//!            └── Ask::End, the queue closed (dropped), Report::Ended, the launcher's end of file
+//!            └── an end is asked for, the queue is closed (dropped), Report::Ended, the launcher's end of file
 //!                   ▼
 //! [ ending ] ── the launcher kills, waits, removes, reports ──▶ [ ended ] outcome for all who ask
 //!                   └─ it died first: the parent does the same itself
@@ -18,10 +18,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bulkhead_init::wire::{Control, Event, Report, Request, Stop};
+use bulkhead_init::wire::{Control, Event, Report, Stop};
 use bulkhead_model::outcome::Outcome;
 use tokio::{
     sync::{mpsc, watch},
+    task::JoinHandle,
     time::timeout,
 };
 
@@ -33,7 +34,7 @@ use crate::{
     link::Link,
     plan::{BoundSocket, Plan},
     process::Target,
-    processes::{self, Answer, Processes, Start},
+    processes::{Answer, Processes, Start},
     sandbox::{Cause, Sandbox},
     shared::{LOOK_EVERY, Watch},
     verdict::{DiskUse, Seen, Stopped, judge},
@@ -69,7 +70,6 @@ pub(crate) enum Ask {
     },
     /// Kill every process, but not the sandbox.
     Clear,
-    End(Cause),
 }
 
 pub(crate) struct Driver {
@@ -78,8 +78,11 @@ pub(crate) struct Driver {
     plan: Plan,
     links: Links,
     asks: mpsc::Receiver<Ask>,
+    ends: mpsc::Receiver<Cause>,
     watched: Vec<OwnedFd>,
     shared: Option<Arc<Watch>>,
+    /// The thorough look at it, while it is taken.
+    looking: Option<JoinHandle<Option<Stopped>>>,
     processes: Processes,
     clock: Clock,
     /// Why it ends, once that is known.
@@ -114,6 +117,7 @@ impl Driver {
     ) -> Sandbox {
         let shared = shared.map(Arc::new);
         let (asking, asks) = mpsc::channel(QUEUE);
+        let (ending, ends) = mpsc::channel(1);
         let (outcome, told) = watch::channel(None);
         let tasks = core.tasks.clone();
         let driver = Self {
@@ -122,8 +126,10 @@ impl Driver {
             plan,
             links,
             asks,
+            ends,
             watched,
             shared,
+            looking: None,
             processes: Processes::default(),
             clock: Clock {
                 made: Instant::now(),
@@ -133,7 +139,7 @@ impl Driver {
             outcome,
         };
         tasks.spawn(driver.run());
-        Sandbox::new(name.id, asking, told, listeners)
+        Sandbox::new(name.id, asking, ending, told, listeners)
     }
 
     async fn run(mut self) {
@@ -148,15 +154,20 @@ impl Driver {
                     Ok(None) | Err(_) => { requests_open = false; Next::Go }
                 },
                 report = self.links.control.receive::<Report>() => self.report(report),
-                ask = self.asks.recv() => match ask {
-                    Some(Ask::End(cause)) => self.ending(Stopped::Asked(cause)).await,
+                // Before all other requests, and past them: a sandbox that takes nothing can still be ended.
+                cause = self.ends.recv() => {
+                    self.ending(Stopped::Asked(cause.unwrap_or(Cause::Cancelled))).await
+                }
+                () = self.processes.deliver(&self.links.requests), if self.processes.has_letters() => Next::Go,
+                ask = self.asks.recv(), if self.processes.has_room() => match ask {
                     Some(ask) => { self.ask(ask).await; Next::Go }
                     None => self.ending(Stopped::Asked(Cause::Cancelled)).await,
                 },
-                _ = look.tick(), if self.shared.is_some() => match self.over_shared_limit().await {
+                over = looked(&mut self.looking), if self.looking.is_some() => match over {
                     Some(stopped) => self.ending(stopped).await,
                     None => Next::Go,
                 },
+                _ = look.tick(), if self.shared.is_some() => { self.look(); Next::Go }
             };
             if !matches!(next, Next::Go) {
                 break next;
@@ -166,15 +177,13 @@ impl Driver {
     }
 
     /// Looks at a shared workspace. The thorough look is taken apart, and only when the cheap one gives reason.
-    async fn over_shared_limit(&self) -> Option<Stopped> {
-        let watch = Arc::clone(self.shared.as_ref()?);
-        if !watch.is_due() {
-            return None;
+    fn look(&mut self) {
+        let due = self.shared.as_ref().filter(|watch| watch.is_due());
+        if let (Some(watch), None) = (due, &self.looking) {
+            let watch = Arc::clone(watch);
+            let look = move || watch.over().map(Stopped::DiskWatch);
+            self.looking = Some(tokio::task::spawn_blocking(look));
         }
-        let over = tokio::task::spawn_blocking(move || watch.over())
-            .await
-            .ok()??;
-        Some(Stopped::DiskWatch(over))
     }
 
     fn report(&mut self, report: io::Result<Option<(Report, Vec<OwnedFd>)>>) -> Next {
@@ -222,16 +231,9 @@ impl Driver {
                 token,
                 target,
                 signal,
-            } => processes::signal(&self.links.requests, token, target, signal).await,
-            Ask::Examine { output, answer } => {
-                let requests = &self.links.requests;
-                self.processes.examine(requests, output, answer).await;
-            }
-            Ask::Clear => {
-                // A link that is closed means that nothing is alive.
-                let _ = self.links.requests.send(&Request::Clear {}, &[]).await;
-            }
-            Ask::End(_) => {}
+            } => self.processes.signal(token, target, signal),
+            Ask::Examine { output, answer } => self.processes.examine(output, answer),
+            Ask::Clear => self.processes.clear(),
         }
     }
 
@@ -240,7 +242,7 @@ impl Driver {
             self.clock.first_process = Some(Instant::now());
             let _ = self.links.control.send(&Control::StartClock {}, &[]).await;
         }
-        self.processes.spawn(&self.links.requests, start).await;
+        self.processes.spawn(start);
     }
 
     async fn finish(mut self, next: Next) {
@@ -333,4 +335,14 @@ impl Driver {
         let since = self.clock.first_process.unwrap_or(self.clock.made);
         u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// What the look came to. Safe to cancel: the look goes on.
+async fn looked(looking: &mut Option<JoinHandle<Option<Stopped>>>) -> Option<Stopped> {
+    let over = match looking {
+        Some(look) => look.await.ok().flatten(),
+        None => std::future::pending().await,
+    };
+    *looking = None;
+    over
 }

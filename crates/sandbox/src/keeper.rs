@@ -19,14 +19,8 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    driver::Ask,
-    error::SpawnError,
-    link::Link,
-    process::Process,
-    processes::{self, Processes},
-    program,
-    sandbox::{Cause, describe},
-    spec::ProcessSpec,
+    driver::Ask, error::SpawnError, link::Link, process::Process, processes::Processes, program,
+    sandbox::describe, spec::ProcessSpec,
 };
 
 /// Requests that wait while the keeper starts a process.
@@ -39,6 +33,7 @@ const END_LIMIT: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub struct Keeper {
     asks: mpsc::Sender<Ask>,
+    ends: mpsc::Sender<()>,
     ended: watch::Receiver<bool>,
     holds_by: Holds,
 }
@@ -71,12 +66,14 @@ impl Keeper {
             Holds::Tree
         };
         let (asks, asked) = mpsc::channel(QUEUE);
+        let (ends, to_end) = mpsc::channel(1);
         let (tells, ended) = watch::channel(false);
         let driver = Driver {
             link,
             child,
             group,
             asked,
+            to_end,
             processes: Processes::default(),
         };
         TaskTracker::new().spawn(async move {
@@ -85,6 +82,7 @@ impl Keeper {
         });
         Ok(Self {
             asks,
+            ends,
             ended,
             holds_by,
         })
@@ -106,8 +104,8 @@ impl Keeper {
 
     /// Kills everything that descends from what was started, and waits until it is gone. Legal in every state.
     pub async fn end(&self) {
-        // A closed queue means that it is ending already.
-        let _ = self.asks.send(Ask::End(Cause::Cancelled)).await;
+        // There is room for one: it is ending already.
+        let _ = self.ends.try_send(());
         let mut ended = self.ended.clone();
         // An error means that the runtime is going down, and the keeper has seen its end of file.
         let _ = ended.wait_for(|ended| *ended).await;
@@ -121,6 +119,7 @@ struct Driver {
     /// For the case that the keeper is killed.
     group: Option<OwnedFd>,
     asked: mpsc::Receiver<Ask>,
+    to_end: mpsc::Receiver<()>,
     processes: Processes,
 }
 
@@ -133,16 +132,16 @@ impl Driver {
                     Ok(Some((event, files))) => self.processes.event(event, files),
                     Ok(None) | Err(_) => break,
                 },
-                ask = self.asked.recv() => match ask {
-                    Some(Ask::Spawn(start)) => self.processes.spawn(&self.link, *start).await,
+                _ = self.to_end.recv() => break,
+                () = self.processes.deliver(&self.link), if self.processes.has_letters() => {}
+                ask = self.asked.recv(), if self.processes.has_room() => match ask {
+                    Some(Ask::Spawn(start)) => self.processes.spawn(*start),
                     Some(Ask::Signal { token, target, signal }) => {
-                        processes::signal(&self.link, token, target, signal).await;
+                        self.processes.signal(token, target, signal);
                     }
-                    Some(Ask::Clear) => {
-                        let _ = self.link.send(&Request::Clear {}, &[]).await;
-                    }
+                    Some(Ask::Clear) => self.processes.clear(),
                     Some(Ask::Examine { .. }) => {}
-                    Some(Ask::End(_)) | None => break,
+                    None => break,
                 },
             }
         }

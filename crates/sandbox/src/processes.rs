@@ -1,7 +1,10 @@
 //! The processes that were asked for over one link: those whose start is not answered yet, and those that run.
+//!
+//! Nobody waits in a send here: the other end is one thread, which itself waits where its own messages are not read. So what is
+//! to be sent is kept, and whoever owns the link sends it while it goes on reading.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io,
     os::fd::{AsFd as _, OwnedFd},
 };
@@ -48,16 +51,57 @@ struct Pending {
     answer: Answer,
 }
 
+/// A request on its way, with the files beside it.
+struct Letter {
+    request: Request,
+    files: Vec<OwnedFd>,
+    /// Where somebody waits for an answer.
+    token: Option<u32>,
+}
+
+/// More than this are not taken on before some are sent.
+const MOST_LETTERS: usize = 64;
+
 /// What whoever reads the link knows of its processes.
 #[derive(Default)]
 pub(crate) struct Processes {
+    letters: VecDeque<Letter>,
     pending: HashMap<u32, Pending>,
     running: HashMap<u32, watch::Sender<Option<ExitStatus>>>,
     last_token: u32,
 }
 
 impl Processes {
-    pub(crate) async fn spawn(&mut self, link: &Link, start: Start) {
+    /// Whether another request can be taken on.
+    pub(crate) fn has_room(&self) -> bool {
+        self.letters.len() < MOST_LETTERS
+    }
+
+    /// Whether there is something to send.
+    pub(crate) fn has_letters(&self) -> bool {
+        !self.letters.is_empty()
+    }
+
+    /// Sends the next letter. Safe to cancel: it is sent whole or not at all, and kept until then.
+    pub(crate) async fn deliver(&mut self, link: &Link) {
+        let Some(letter) = self.letters.front() else {
+            return;
+        };
+        let files: Vec<_> = letter.files.iter().map(OwnedFd::as_fd).collect();
+        let sent = link.send(&letter.request, &files).await;
+        let token = self.letters.pop_front().and_then(|letter| letter.token);
+        // A link that is closed means that the processes are gone, which is no error of a signal's sender.
+        let Err(error) = sent else { return };
+        let refused = match error.kind() {
+            io::ErrorKind::InvalidInput => SpawnError::Spec(error.to_string()),
+            _ => SpawnError::SandboxEnded,
+        };
+        if let Some(waits) = token.and_then(|token| self.pending.remove(&token)) {
+            let _ = waits.answer.send(Err(refused));
+        }
+    }
+
+    pub(crate) fn spawn(&mut self, start: Start) {
         let token = self.new_token();
         let Start {
             argv,
@@ -85,11 +129,25 @@ impl Processes {
             rows,
             columns,
         };
-        self.request(link, token, request, &files, waits).await;
+        self.request(token, request, files, waits);
+    }
+
+    pub(crate) fn signal(&mut self, token: u32, target: Target, signal: i32) {
+        let group = u8::from(target == Target::Group);
+        self.tell(Request::Signal {
+            token,
+            group,
+            signal,
+        });
+    }
+
+    /// Kills every process.
+    pub(crate) fn clear(&mut self) {
+        self.tell(Request::Clear {});
     }
 
     /// A look around from inside, written to this file.
-    pub(crate) async fn examine(&mut self, link: &Link, output: OwnedFd, answer: Answer) {
+    pub(crate) fn examine(&mut self, output: OwnedFd, answer: Answer) {
         let token = self.new_token();
         let waits = Pending {
             program: Vec::new(),
@@ -97,7 +155,7 @@ impl Processes {
             answer,
         };
         let request = Request::Examine { token };
-        self.request(link, token, request, &[output], waits).await;
+        self.request(token, request, vec![output], waits);
     }
 
     const fn new_token(&mut self) -> u32 {
@@ -105,27 +163,22 @@ impl Processes {
         self.last_token
     }
 
-    /// Sends a request whose answer somebody waits for.
-    async fn request(
-        &mut self,
-        link: &Link,
-        token: u32,
-        request: Request,
-        files: &[OwnedFd],
-        waits: Pending,
-    ) {
-        let borrowed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
-        let refused = match link.send(&request, &borrowed).await {
-            Ok(()) => {
-                self.pending.insert(token, waits);
-                return;
-            }
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                SpawnError::Spec(error.to_string())
-            }
-            Err(_) => SpawnError::SandboxEnded,
-        };
-        let _ = waits.answer.send(Err(refused));
+    /// A request whose answer somebody waits for.
+    fn request(&mut self, token: u32, request: Request, files: Vec<OwnedFd>, waits: Pending) {
+        self.pending.insert(token, waits);
+        self.letters.push_back(Letter {
+            request,
+            files,
+            token: Some(token),
+        });
+    }
+
+    fn tell(&mut self, request: Request) {
+        self.letters.push_back(Letter {
+            request,
+            files: Vec::new(),
+            token: None,
+        });
     }
 
     pub(crate) fn event(&mut self, event: Event, mut files: Vec<OwnedFd>) {
@@ -168,17 +221,6 @@ impl Processes {
             exit.send_replace(Some(ExitStatus::SandboxEnded));
         }
     }
-}
-
-/// A link that is closed means that the process is gone, which is no error of a signal's sender.
-pub(crate) async fn signal(link: &Link, token: u32, target: Target, signal: i32) {
-    let group = u8::from(target == Target::Group);
-    let request = Request::Signal {
-        token,
-        group,
-        signal,
-    };
-    let _ = link.send(&request, &[]).await;
 }
 
 fn exit_status(status: i32) -> ExitStatus {

@@ -45,6 +45,7 @@ pub enum Cause {
 pub struct Sandbox {
     id: SandboxId,
     asks: mpsc::Sender<Ask>,
+    ends: mpsc::Sender<Cause>,
     outcome: watch::Receiver<Option<Outcome>>,
     listeners: Mutex<Vec<BoundSocket>>,
 }
@@ -53,12 +54,14 @@ impl Sandbox {
     pub(crate) const fn new(
         id: SandboxId,
         asks: mpsc::Sender<Ask>,
+        ends: mpsc::Sender<Cause>,
         outcome: watch::Receiver<Option<Outcome>>,
         listeners: Vec<BoundSocket>,
     ) -> Self {
         Self {
             id,
             asks,
+            ends,
             outcome,
             listeners: Mutex::new(listeners),
         }
@@ -141,8 +144,8 @@ impl Sandbox {
     /// Kills everything inside, waits until nothing is left of the sandbox, and says how it ended. Where it had already
     /// ended, or is ended twice, the first cause counts and every caller gets the same outcome. Legal in every state.
     pub async fn end(&self, cause: Cause) -> Outcome {
-        // A closed queue means that it is ending already.
-        let _ = self.asks.send(Ask::End(cause)).await;
+        // There is room for one, the first, which counts.
+        let _ = self.ends.try_send(cause);
         self.ended().await
     }
 }

@@ -146,6 +146,60 @@ async fn case_15_giving_up_in_the_middle_leaves_nothing() {
     assert!(given_up > 1, "it was made in {given_up} steps");
 }
 
+/// R4, case 15: many requests beside many exits jam nothing: each side goes on reading while it has something to say. Every
+/// process is started and its end is told.
+#[tokio::test]
+async fn case_15_hundreds_of_processes_at_once_are_all_answered() {
+    let place = place().await;
+    let sandbox = place.engine.create(plan()).await.unwrap();
+    let running = (0..100).map(|_| sandbox.spawn(shell("read line")));
+    let waves = futures::future::join_all(running).await;
+    let mut held: Vec<_> = waves.into_iter().map(Result::unwrap).collect();
+    // All of them exit at the same moment, beside requests for as many others.
+    for process in &mut held {
+        process.stdin.take();
+    }
+    let others = (0..300).map(|number| {
+        let sandbox = &sandbox;
+        async move {
+            let process = sandbox
+                .spawn(shell(&format!("exit {}", number % 7)))
+                .await
+                .unwrap();
+            assert_eq!(process.wait().await, ExitStatus::Code(number % 7));
+        }
+    });
+    futures::future::join_all(others).await;
+    for process in held {
+        assert_eq!(process.wait().await, ExitStatus::Code(1));
+    }
+    sandbox.end(Cause::Cancelled).await;
+}
+
+/// R4, case 15: where PID 1 takes nothing any more (here it is stopped), the sandbox can be ended past all that waits for it.
+#[tokio::test]
+async fn case_15_a_sandbox_that_takes_nothing_can_be_ended() {
+    let place = place().await;
+    let plan = plan();
+    let id = plan.id;
+    let sandbox = place.engine.create(plan).await.unwrap();
+    let [init] = members(id)[..] else {
+        panic!("{:?}", members(id));
+    };
+    signal(init.cast_unsigned(), rustix::process::Signal::STOP);
+    let asked = (0..500).map(|_| sandbox.spawn(shell("true")));
+    let asked = futures::future::join_all(asked);
+    let ended = async {
+        // Until as much is on its way as goes: then the queue takes no more.
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        sandbox.end(Cause::Cancelled).await
+    };
+    let (answers, outcome) = futures::join!(asked, ended);
+    assert_eq!(outcome.reason, EndReason::Cancelled);
+    assert!(answers.iter().all(Result::is_err));
+    assert!(groups_of(id).is_empty());
+}
+
 /// Case 15: an end that is asked for while a program is being started, or by several at once, is the one end.
 #[tokio::test]
 async fn case_15_it_can_be_ended_while_it_works() {
