@@ -79,6 +79,8 @@ pub enum Refusal {
         expected: String,
         found: String,
     },
+    #[error("{branch} holds commits that the result does not: name another branch")]
+    NotForward { branch: String },
     #[error("{reference} is checked out at {path}: choose a branch that no checkout holds")]
     CheckedOut { reference: String, path: PathBuf },
     #[error("{reference} does not name a commit in {repository}: check the branch's name")]
@@ -92,6 +94,7 @@ impl Refusal {
     /// The stable name for machines.
     pub const fn name(&self) -> &'static str {
         match self {
+            Self::NotForward { .. } => "git_not_forward",
             Self::Scheme { .. } => "git_scheme",
             Self::CredentialsInUrl { .. } => "git_credentials_in_url",
             Self::ForeignOwner { .. } => "git_foreign_owner",

@@ -17,10 +17,14 @@ mod plugs;
 pub mod protocol;
 mod results;
 pub mod scripted;
+mod session;
+pub mod summary;
+mod undo;
 pub mod wire;
 mod words;
 mod worker;
 
+pub use undo::{Undone, undo};
 pub use worker::{SessionError, run_worker};
 
 /// The search path inside: the operator's toolchains first, so that theirs win over the system's.

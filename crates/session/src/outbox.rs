@@ -13,6 +13,7 @@ use bulkhead_model::{AgentEvent, PhaseEvent, Stage, Stream};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
+use crate::summary::IsolationSummary;
 use crate::wire::{ArtifactChunk, FromSession, MAX_CHUNK, Report};
 
 /// Messages that wait for the socket.
@@ -65,6 +66,15 @@ impl Outbox {
 
     pub(crate) async fn report(&self, report: Report) {
         self.send(FromSession::Report(Box::new(report))).await;
+    }
+
+    pub(crate) async fn summary(&self, summary: IsolationSummary) {
+        self.send(FromSession::Summary(Box::new(summary))).await;
+    }
+
+    /// The agent's turn is over, and a prompt is waited for.
+    pub(crate) async fn awaiting(&self) {
+        self.send(FromSession::Awaiting).await;
     }
 
     pub(crate) async fn artifact(&self, chunk: ArtifactChunk) {

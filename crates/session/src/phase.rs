@@ -1,13 +1,14 @@
-//! One phase: the plugs around the agent's run, and the report.
+//! One session: the plugs around the agent's work, and the report. A phase is a session whose first plug is the
+//! sandbox.
 
 use std::sync::Arc;
 
 use bulkhead_host::{ExitStatus, HostError};
-use bulkhead_model::{EndReason, Outcome, PhaseOrder, Protocol, Work};
+use bulkhead_model::{EndReason, Outcome, Protocol, Work};
 use tokio::sync::mpsc;
 
 use crate::{
-    agent::{Reason, Run, Stops, work},
+    agent::{Asked, Reason, Run, Stops, Task, work},
     outbox::Outbox,
     plug::{Ctx, Ended, NamedError, PlugError, PlugPassage, Plugs, SessionInfo},
     plugs,
@@ -26,7 +27,7 @@ enum Trouble {
     Work(FailureKind, String),
 }
 
-/// Carries out the phase from the first plug to the last teardown. There is always a report.
+/// Carries out a phase from the first plug to the last teardown. There is always a report.
 pub(crate) async fn perform(
     delivery: Arc<Delivery>,
     artifacts: mpsc::Receiver<ArtifactChunk>,
@@ -40,47 +41,72 @@ pub(crate) async fn perform(
         resumed: false,
     };
     let mut ctx = Ctx::new(session, out, stops.token().clone());
-    let mut plugs = plugs::of_phase(&delivery, artifacts);
+    let plugs = plugs::of_phase(&delivery, artifacts);
+    let task = |ctx: &Ctx| Task::of(order, &ctx.agent.env);
+    let asked = Asked::nothing();
+    carry_out("the phase", plugs, &mut ctx, asked, stops, task).await
+}
+
+/// Carries out any session: the plugs around the agent's work, and all teardowns. `what` is what it is to people.
+pub(crate) async fn carry_out(
+    what: &'static str,
+    mut plugs: Plugs,
+    ctx: &mut Ctx,
+    mut asked: Asked,
+    stops: &Stops,
+    task: impl FnOnce(&Ctx) -> Task + Send,
+) -> Report {
     let mut run = None;
-    let attempt = attempt(order, &mut plugs, &mut ctx, stops, &mut run);
+    let attempt = attempt(&mut plugs, ctx, &mut asked, stops, task, &mut run);
     let trouble = attempt.await.err();
+    let paused = matches!(trouble, Some(Trouble::Stopped(Reason::Paused)));
     let ended = ended(run.as_ref(), trouble.as_ref());
-    for error in plugs.teardown(&mut ctx, ended).await {
+    for error in plugs.teardown(ctx, ended).await {
         ctx.out.say(&chain(&error)).await;
     }
     let outcome = ctx.results.outcome.take();
+    let conversation = run.as_ref().and_then(|run| run.driven.conversation.clone());
+    let trouble = trouble.filter(|_| !paused);
     Report {
-        failure: trouble.map(|trouble| failure(trouble, outcome.as_ref())),
+        failure: trouble.map(|trouble| failure(what, trouble, outcome.as_ref())),
         outcome,
-        head: ctx.results.head,
+        head: ctx.results.head.take(),
         usage: run.as_ref().and_then(|run| run.driven.usage),
         result: run.and_then(closing_words),
-        artifacts: ctx.results.artifacts,
+        artifacts: std::mem::take(&mut ctx.results.artifacts),
         dropped_log_bytes: ctx.out.dropped_bytes(),
+        conversation: conversation.or_else(|| ctx.results.conversation.take()),
+        paused,
     }
 }
 
 /// Begins the plugs, lets the agent work, and lets the plugs finish. Stops between the agent and the plugs at
 /// once; the agent itself is stopped with a grace time.
 async fn attempt(
-    order: &PhaseOrder,
     plugs: &mut Plugs,
     ctx: &mut Ctx,
+    asked: &mut Asked,
     stops: &Stops,
+    task: impl FnOnce(&Ctx) -> Task + Send,
     run: &mut Option<Run>,
 ) -> Result<(), Trouble> {
     unless_stopped(stops, plugs.begin(ctx)).await?;
     let host = ctx
         .host()
         .map_err(|error| Trouble::Plug(NamedError::of("agent", error)))?;
-    let (env, out) = (ctx.agent.env.clone(), ctx.out.clone());
+    ctx.out.summary(ctx.summary(&*host)).await;
+    let (task, out) = (task(ctx), ctx.out.clone());
     let mut passage = PlugPassage { plugs, ctx };
-    let worked = work(order, &env, &*host, &out, &mut passage, stops).await;
+    let worked = work(&task, &*host, &out, &mut passage, asked, stops).await;
     let worked = run.insert(worked.map_err(Trouble::Host)?);
+    if task.resume.is_some() && !worked.driven.resumed && task.loads_by_protocol() {
+        out.say("the agent could not take its conversation up again, so it began a new one")
+            .await;
+    }
     if let Some(reason) = stops.reason() {
         return Err(Trouble::Stopped(reason.clone()));
     }
-    judge(&order.work, worked)?;
+    judge(&task.work, worked)?;
     plugs.clear_away().await;
     unless_stopped(stops, plugs.finish(ctx)).await
 }
@@ -131,6 +157,7 @@ fn ended(run: Option<&Run>, trouble: Option<&Trouble>) -> Ended {
     match (trouble, run) {
         (None, _) => Ended::Finished(ExitStatus::Code(0)),
         (Some(Trouble::Stopped(Reason::Idle)), _) => Ended::Idle,
+        (Some(Trouble::Stopped(Reason::Paused)), _) => Ended::Paused,
         (Some(Trouble::Stopped(_)), _) => Ended::Cancelled,
         (Some(Trouble::Work(..)), Some(run)) => Ended::Finished(run.status),
         // Helpers failed: where a limit of the sandbox is behind it, the kernel's counters show it.
@@ -138,14 +165,14 @@ fn ended(run: Option<&Run>, trouble: Option<&Trouble>) -> Ended {
     }
 }
 
-fn failure(trouble: Trouble, outcome: Option<&Outcome>) -> Failure {
+fn failure(what: &str, trouble: Trouble, outcome: Option<&Outcome>) -> Failure {
     let limit = outcome.map(|outcome| outcome.reason).filter(is_limit);
     let (kind, words) = explain(trouble);
     match limit {
         // What the limit broke on its way says less than the limit, but where.
         Some(reason) => Failure {
             kind: FailureKind::Limit,
-            message: format!("the phase {reason} ({words})"),
+            message: format!("{what} {reason} ({words})"),
         },
         None => Failure {
             kind,
@@ -160,7 +187,11 @@ fn explain(trouble: Trouble) -> (FailureKind, String) {
             FailureKind::Limit,
             "there was no output for too long".to_owned(),
         ),
-        Trouble::Stopped(Reason::Cancelled) => {
+        Trouble::Stopped(Reason::TimedOut(limit)) => (
+            FailureKind::Limit,
+            format!("it took longer than its limit of {limit:?}"),
+        ),
+        Trouble::Stopped(Reason::Cancelled | Reason::Paused) => {
             (FailureKind::Cancelled, "it was cancelled".to_owned())
         }
         Trouble::Stopped(Reason::ExecutorGone) => {
@@ -172,6 +203,7 @@ fn explain(trouble: Trouble) -> (FailureKind, String) {
             let plug = error.plug.clone();
             match &error.source {
                 PlugError::Host(host) if is_refusal(host) => (FailureKind::Refused, chain(host)),
+                PlugError::Refused(_) => (FailureKind::Refused, chain(&error)),
                 _ => (FailureKind::Plug { plug }, chain(&error)),
             }
         }

@@ -2,11 +2,12 @@
 
 use bulkhead_model::Outcome;
 
-use crate::wire::FinishedArtifact;
+use crate::{protocol::Conversation, wire::FinishedArtifact};
 
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     pub(crate) head: Option<String>,
     pub(crate) artifacts: Vec<FinishedArtifact>,
     pub(crate) outcome: Option<Outcome>,
+    pub(crate) conversation: Option<Conversation>,
 }

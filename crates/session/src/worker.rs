@@ -7,16 +7,20 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::UnixStream,
-    sync::mpsc,
+    sync::{Notify, mpsc},
 };
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    agent::{Reason, Stops},
+    agent::{Asked, PROMPTS, Reason, Stops},
     outbox::Outbox,
-    phase::perform,
+    phase,
     plug::ScriptPlugs,
-    wire::{ArtifactChunk, Delivery, FromSession, Incoming, Outgoing, ToSession, WireError},
+    session,
+    wire::{
+        ArtifactChunk, Delivery, FromSession, Incoming, Outgoing, PromptSource, SessionDelivery,
+        ToSession, WireError,
+    },
 };
 
 /// Artifact chunks that wait to be written into the sandbox.
@@ -37,7 +41,7 @@ pub enum SessionError {
     NotAnOrder,
 }
 
-/// Carries out one phase: reads the order from `socket` (a connected Unix stream socket, which the
+/// Carries out one phase or session: reads the order from `socket` (a connected Unix stream socket, which the
 /// executor passes as the process's standard input), and returns when the report is sent and nothing of the
 /// sandbox is left. `scripts` runs the session's script plugs, where the program can. An error of the phase is in the report; an error here means that nobody could be told.
 pub async fn run_worker(
@@ -51,7 +55,7 @@ pub async fn run_worker(
     socket.set_nonblocking(true).map_err(SessionError::Socket)?;
     let socket = UnixStream::from_std(socket).map_err(SessionError::Socket)?;
     let (reader, writer) = socket.into_split();
-    converse(reader, writer, scripts).await
+    Box::pin(converse(reader, writer, scripts)).await
 }
 
 /// The session's side of the conversation, over any pair of streams.
@@ -64,18 +68,37 @@ where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    // Phases have none: what a workflow's author writes is no code of the runner's owner.
-    let _ = scripts;
     let mut incoming = Incoming::<_, ToSession>::new(reader);
-    let delivery = read_order(&mut incoming).await?;
+    let assignment = read_order(&mut incoming).await?;
     let (stops, tasks) = (Stops::default(), TaskTracker::new());
-    let (out, queue) = Outbox::new(delivery.order.limits.log_bytes);
+    let (out, queue) = Outbox::new(assignment.log_bytes());
     let (artifacts_sender, artifacts) = mpsc::channel(ARTIFACT_QUEUE);
-    let listening = tasks.spawn(listen(incoming, artifacts_sender, stops.clone()));
+    let (prompts_sender, prompts) = mpsc::channel(PROMPTS);
+    let ears = Ears {
+        artifacts: artifacts_sender,
+        prompts: Some(prompts_sender),
+        give_up: Arc::default(),
+        stops: stops.clone(),
+    };
+    let give_up = Arc::clone(&ears.give_up);
+    let listening = tasks.spawn(listen(incoming, ears));
     let speaking = speak(Outgoing::new(writer), queue, stops.clone());
     let working = async {
         out.stage(Stage::SessionStarted).await;
-        let report = perform(Arc::from(delivery), artifacts, out.clone(), &stops).await;
+        let report = match assignment {
+            // Phases have no scripts: what a workflow's author writes is no code of the runner's owner.
+            Assignment::Phase(delivery) => {
+                phase::perform(Arc::from(delivery), artifacts, out.clone(), &stops).await
+            }
+            Assignment::Session(delivery) => {
+                let asked = match delivery.order.prompts {
+                    PromptSource::None => Asked::nothing(),
+                    PromptSource::Person => Asked::by(prompts, give_up, out.clone()),
+                };
+                let perform = session::perform(*delivery, &*scripts, out.clone(), asked, &stops);
+                Box::pin(perform).await
+            }
+        };
         out.report(report).await;
         drop(out);
     };
@@ -84,28 +107,60 @@ where
     spoken
 }
 
+/// What the session is to do.
+enum Assignment {
+    Phase(Box<Delivery>),
+    Session(Box<SessionDelivery>),
+}
+
+impl Assignment {
+    fn log_bytes(&self) -> u64 {
+        match self {
+            Self::Phase(delivery) => delivery.order.limits.log_bytes,
+            // A person's own session: what they see is theirs to judge.
+            Self::Session(_) => u64::MAX,
+        }
+    }
+}
+
+/// Where what the executor says goes.
+struct Ears {
+    artifacts: mpsc::Sender<ArtifactChunk>,
+    /// None once nothing more is to be said.
+    prompts: Option<mpsc::Sender<String>>,
+    give_up: Arc<Notify>,
+    stops: Stops,
+}
+
 async fn read_order<R: AsyncRead + Unpin>(
     incoming: &mut Incoming<R, ToSession>,
-) -> Result<Box<Delivery>, SessionError> {
+) -> Result<Assignment, SessionError> {
     match incoming.next().await? {
-        Some(ToSession::Order(delivery)) => Ok(delivery),
+        Some(ToSession::Order(delivery)) => Ok(Assignment::Phase(delivery)),
+        Some(ToSession::Session(delivery)) => Ok(Assignment::Session(delivery)),
         Some(_) => Err(SessionError::NotAnOrder),
         None => Err(SessionError::NoOrder),
     }
 }
 
 /// Passes on what the executor says until it is gone, which ends the phase.
-async fn listen<R: AsyncRead + Unpin>(
-    mut incoming: Incoming<R, ToSession>,
-    artifacts: mpsc::Sender<ArtifactChunk>,
-    stops: Stops,
-) {
+async fn listen<R: AsyncRead + Unpin>(mut incoming: Incoming<R, ToSession>, mut ears: Ears) {
+    let stops = ears.stops.clone();
     loop {
         match incoming.next().await {
             Ok(Some(ToSession::Cancel)) => stops.stop(Reason::Cancelled),
             // Where the plug does not take artifacts any more, the phase is ending.
-            Ok(Some(ToSession::Artifact(chunk))) => drop(artifacts.send(chunk).await),
-            Ok(Some(ToSession::Order(_)) | None) | Err(_) => break,
+            Ok(Some(ToSession::Artifact(chunk))) => drop(ears.artifacts.send(chunk).await),
+            // The empty prompt is the end of all prompts.
+            Ok(Some(ToSession::Prompt(text))) if text.is_empty() => ears.prompts = None,
+            Ok(Some(ToSession::Prompt(text))) => {
+                if let Some(prompts) = &ears.prompts {
+                    drop(prompts.send(text).await);
+                }
+            }
+            Ok(Some(ToSession::GiveUpTurn)) => ears.give_up.notify_one(),
+            Ok(Some(ToSession::Pause)) => stops.stop(Reason::Paused),
+            Ok(Some(ToSession::Order(_) | ToSession::Session(_)) | None) | Err(_) => break,
         }
     }
     stops.stop(Reason::ExecutorGone);

@@ -1,6 +1,6 @@
 //! The conversation with one session: the order in, everything it says out to the sink.
 
-use bulkhead_model::PhaseOrder;
+use bulkhead_model::{PhaseOrder, Stream};
 use bulkhead_session::wire::{
     ArtifactChunk, Delivery, FromSession, Incoming, MAX_CHUNK, Outgoing, ToSession, WireError,
 };
@@ -107,6 +107,12 @@ pub(super) async fn listen<R: AsyncRead + Unpin>(
             FromSession::Event(event) => sink.event(event).await?,
             FromSession::Log { stream, data } => sink.log(stream, data).await?,
             FromSession::Artifact(chunk) => sink.artifact(chunk).await?,
+            FromSession::Summary(summary) => {
+                let words = summary.to_string().into_bytes().into();
+                sink.log(Stream::System, words).await?;
+            }
+            // Nobody speaks with a phase.
+            FromSession::Awaiting => {}
             FromSession::Report(report) => return Ok(Some((*report).into())),
         }
     }

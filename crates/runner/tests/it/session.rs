@@ -118,6 +118,7 @@ impl Session {
                 size_bytes: 0,
             }],
             dropped_log_bytes: 0,
+            ..Report::default()
         };
         self.out
             .send(FromSession::Report(Box::new(report)))

@@ -20,6 +20,13 @@ impl Caps {
         }
     }
 
+    pub(crate) const fn new(max_turns: Option<u32>, max_cost_usd_milli: Option<u64>) -> Self {
+        Self {
+            max_turns,
+            max_cost_usd_milli,
+        }
+    }
+
     /// Which cap is exceeded, in words.
     fn exceeded(self, usage: &Usage) -> Option<String> {
         if let Some(max) = self.max_turns.filter(|max| usage.turns > *max) {

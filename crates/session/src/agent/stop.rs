@@ -11,6 +11,10 @@ pub(crate) enum Reason {
     /// Nobody is there any more to report to.
     ExecutorGone,
     Idle,
+    /// The session's own time is over.
+    TimedOut(std::time::Duration),
+    /// A person wants to go on later.
+    Paused,
     /// Words: which cap, and how far it went.
     Cap(String),
 }

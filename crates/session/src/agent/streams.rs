@@ -4,7 +4,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -24,6 +24,7 @@ use crate::outbox::Outbox;
 pub(super) struct Activity {
     start: Instant,
     last_ms: Arc<AtomicU64>,
+    paused: Arc<AtomicBool>,
 }
 
 impl Activity {
@@ -31,6 +32,7 @@ impl Activity {
         Self {
             start: Instant::now(),
             last_ms: Arc::default(),
+            paused: Arc::default(),
         }
     }
 
@@ -39,11 +41,26 @@ impl Activity {
         self.last_ms.store(now, Ordering::Relaxed);
     }
 
+    /// Silence does not count from here on.
+    pub(super) fn pause(&self) {
+        self.paused.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn go_on(&self) {
+        self.note();
+        self.paused.store(false, Ordering::Relaxed);
+    }
+
     /// Returns once nothing came for as long as `limit`.
     pub(super) async fn silent_for(&self, limit: Duration) {
         loop {
             let last = Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
             let until = self.start + last + limit;
+            if self.paused.load(Ordering::Relaxed) {
+                self.note();
+                tokio::time::sleep(limit).await;
+                continue;
+            }
             if until <= Instant::now() {
                 return;
             }

@@ -19,7 +19,7 @@ use bulkhead_model::{AgentSpec, PhaseOrder, Protocol, Stream, Work};
 use rustix::process::{Pid, kill_process_group};
 use tokio::sync::{mpsc, watch};
 
-use super::{Reason, Run, Stops, work};
+use super::{Asked, Reason, Run, Stops, Task, work};
 use crate::{
     outbox::Outbox,
     plug::Straight,
@@ -157,11 +157,18 @@ fn command(run: &str) -> PhaseOrder {
 async fn run_with(order: &PhaseOrder, stops: &Stops) -> (Run, Vec<FromSession>, Duration) {
     let (out, mut queue): (Outbox, mpsc::Receiver<_>) = Outbox::new(order.limits.log_bytes);
     let begun = Instant::now();
-    let env = BTreeMap::new();
+    let task = Task::of(order, &BTreeMap::new());
     let working = async {
-        let run = work(order, &env, &Here, &out, &mut Straight, stops)
-            .await
-            .unwrap();
+        let run = work(
+            &task,
+            &Here,
+            &out,
+            &mut Straight,
+            &mut Asked::nothing(),
+            stops,
+        )
+        .await
+        .unwrap();
         drop(out);
         run
     };
@@ -321,11 +328,18 @@ async fn a_log_bomb_is_drained_and_counted() {
     let mut order = command("head -c 3000000 /dev/zero | tr '\\0' x");
     order.limits.log_bytes = 100_000;
     let (out, mut queue) = Outbox::new(order.limits.log_bytes);
-    let (env, stops) = (BTreeMap::new(), Stops::default());
+    let (task, stops) = (Task::of(&order, &BTreeMap::new()), Stops::default());
     let working = async {
-        let run = work(&order, &env, &Here, &out, &mut Straight, &stops)
-            .await
-            .unwrap();
+        let run = work(
+            &task,
+            &Here,
+            &out,
+            &mut Straight,
+            &mut Asked::nothing(),
+            &stops,
+        )
+        .await
+        .unwrap();
         let dropped = out.dropped_bytes();
         drop(out);
         (run.status, dropped)

@@ -1,27 +1,26 @@
 //! One run of an agent or a command.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use bulkhead_host::{
-    Command, ExitStatus, Host, HostError, Process, ProcessControl, Signal, Stdio, Target, Writer,
-};
-use bulkhead_model::{PhaseOrder, Protocol, Stage, Stream, Work};
-use bulkhead_sandbox::WORKSPACE_DIR;
+use bulkhead_host::{ExitStatus, Host, HostError, Process, ProcessControl, Signal, Target, Writer};
+use bulkhead_model::{Protocol, Stage, Stream};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     time::timeout,
 };
 
 use super::{
+    asked::Asked,
     plain::plain,
-    sink::{Caps, Sink},
+    sink::Sink,
     stop::{Reason, Stops},
     streams::{Activity, Watched, pump},
+    task::{Start, Task, Turn, start},
 };
 use crate::{
     outbox::Outbox,
     plug::Passage,
-    protocol::{Driven, Lines, ProtocolError, conversation, drive},
+    protocol::{self, Driven, Lines, Opening, Prompts as _, ProtocolError, conversation, drive},
 };
 
 /// How long an agent may stay after its result. One that was given its end of file on top is only waited
@@ -35,8 +34,6 @@ const LEAVE_AFTER_TERM: Duration = Duration::from_millis(500);
 /// How long output is read after the exit. The host itself ends the output of a process whose descendants hold
 /// it open (case 20), so this only bounds how long a slow executor may take for the rest.
 const LINGER: Duration = Duration::from_secs(10);
-/// The most bytes of a prompt that fit into one argument; the kernel takes 128 KiB.
-const MAX_ARGUMENT: usize = 120 << 10;
 
 /// What a run came to.
 #[derive(Debug)]
@@ -49,82 +46,80 @@ pub(crate) struct Run {
     pub(crate) overstayed: bool,
 }
 
-/// What to start, and how to speak with it.
-struct Start {
-    command: Command,
-    protocol: Protocol,
-    /// Goes to standard input, which is then closed.
-    input: Option<String>,
-    prompt: String,
-}
-
-/// Runs the order's work on `host` until it ends or is stopped.
+/// Does the task on `host` until it ends or is stopped.
 pub(crate) async fn work(
-    order: &PhaseOrder,
-    env: &BTreeMap<String, String>,
+    task: &Task,
     host: &dyn Host,
     out: &Outbox,
     passage: &mut impl Passage,
+    asked: &mut Asked,
     stops: &Stops,
 ) -> Result<Run, HostError> {
-    let start = start(order, env, host)?;
+    let mut turn = first_turn(task, asked, stops).await;
+    loop {
+        let start = start(task, &turn, asked.goes_on(), host)?;
+        let run = begin(task, host, start, out, passage, asked, stops).await?;
+        // Command lines that end with each turn are started again for the next, by the conversation's name.
+        if !task.ends_with_each_turn() || stops.reason().is_some() || run.broken.is_some() {
+            return Ok(run);
+        }
+        let Some(conversation) = run.driven.conversation.clone() else {
+            return Ok(run);
+        };
+        tokio::select! {
+            prompt = asked.next() => match prompt {
+                Some(prompt) => turn = Turn { prompt: Some(prompt), resume: Some(conversation) },
+                None => return Ok(run),
+            },
+            () = stops.stopped() => return Ok(run),
+        }
+    }
+}
+
+/// What the task says, or what a person says where it says nothing and its agent could not wait for it.
+async fn first_turn(task: &Task, asked: &mut Asked, stops: &Stops) -> Turn {
+    let resume = task.resume.clone();
+    let mut prompt = task.prompt().map(str::to_owned);
+    if prompt.is_none() && task.ends_with_each_turn() {
+        tokio::select! {
+            said = asked.next() => prompt = said,
+            () = stops.stopped() => {}
+        }
+    }
+    Turn { prompt, resume }
+}
+
+async fn begin(
+    task: &Task,
+    host: &dyn Host,
+    start: Start,
+    out: &Outbox,
+    passage: &mut impl Passage,
+    asked: &mut Asked,
+    stops: &Stops,
+) -> Result<Run, HostError> {
     let process = host.spawn(start.command.clone()).await?;
     out.stage(Stage::AgentStarted).await;
     let sink = Sink {
         out: out.clone(),
-        caps: Caps::of(order),
+        caps: task.caps,
         stops: stops.clone(),
     };
-    let idle = Duration::from_millis(order.limits.idle_ms);
-    let run = accompany(process, start, sink, passage, idle, stops).await;
+    let around = Around {
+        sink,
+        passage,
+        asked,
+    };
+    let run = accompany(process, start, around, task.idle, stops).await;
     out.stage(Stage::AgentEnded).await;
     Ok(run)
 }
 
-fn start(
-    order: &PhaseOrder,
-    env: &BTreeMap<String, String>,
-    host: &dyn Host,
-) -> Result<Start, HostError> {
-    let (argv, protocol, prompt) = match &order.work {
-        Work::Command { run } => {
-            let argv = vec!["/bin/sh".to_owned(), "-c".to_owned(), run.clone()];
-            (argv, Protocol::Plain, None)
-        }
-        Work::Agent { agent, prompt } => (agent.argv.clone(), agent.protocol, Some(prompt)),
-    };
-    let in_argv = argv.iter().any(|arg| arg.contains("{prompt}")) && prompt.is_some();
-    let text = prompt.cloned().unwrap_or_default();
-    if in_argv && text.len() > MAX_ARGUMENT {
-        return Err(HostError::Spawn {
-            host: host.describe(),
-            program: argv.first().cloned().unwrap_or_default(),
-            source: std::sync::Arc::new(std::io::Error::other(format!(
-                "the prompt has {} bytes, and an argument holds at most {MAX_ARGUMENT}: leave `{{prompt}}` \
-                 out of the command line, and the prompt comes on standard input",
-                text.len()
-            ))),
-        });
-    }
-    let argv = match in_argv {
-        true => argv
-            .iter()
-            .map(|arg| arg.replace("{prompt}", &text))
-            .collect(),
-        false => argv,
-    };
-    let by_input = prompt.is_some() && !in_argv && protocol != Protocol::Acp;
-    let reads = by_input || protocol == Protocol::Acp;
-    let stdio = if reads { Stdio::PIPES } else { Stdio::OUTPUT };
-    Ok(Start {
-        command: Command::new(argv)
-            .cwd(WORKSPACE_DIR)
-            .envs(env.clone())
-            .stdio(stdio),
-        protocol,
-        input: by_input.then(|| text.clone()),
-        prompt: text,
-    })
+/// What stands around one process.
+struct Around<'a, P> {
+    sink: Sink,
+    passage: &'a mut P,
+    asked: &'a mut Asked,
 }
 
 /// What the conversation left behind; filled as it goes, so that an end in the middle loses nothing.
@@ -138,12 +133,12 @@ struct Talk {
 async fn accompany(
     mut process: Process,
     start: Start,
-    sink: Sink,
-    passage: &mut impl Passage,
-    idle: Duration,
+    around: Around<'_, impl Passage>,
+    idle: Option<Duration>,
     stops: &Stops,
 ) -> Run {
     let activity = Activity::new();
+    around.asked.watch(activity.clone());
     let watched = |reader| Watched {
         reader,
         activity: activity.clone(),
@@ -151,14 +146,16 @@ async fn accompany(
     let (stdin, stdout) = (process.stdin.take(), process.stdout.take().map(watched));
     let stderr = process.stderr.take().map(watched);
     let control = &*process.control;
-    let (out, polite) = (sink.out.clone(), start.protocol == Protocol::Acp);
+    let (out, polite) = (around.sink.out.clone(), start.protocol == Protocol::Acp);
     let mut talk = Talk::default();
     let status = {
-        let conversation = converse(stdin, stdout, start, sink, passage, control, &mut talk);
+        let conversation = converse(stdin, stdout, start, around, control, &mut talk);
         let reading = async { tokio::join!(conversation, log(stderr, &out)) };
         let silence = async {
-            activity.silent_for(idle).await;
-            stops.stop(Reason::Idle);
+            if let Some(idle) = idle {
+                activity.silent_for(idle).await;
+                stops.stop(Reason::Idle);
+            }
             std::future::pending::<()>().await;
         };
         let stopping = stop_when_asked(control, stops, polite);
@@ -197,16 +194,28 @@ async fn converse(
     stdin: Option<Writer>,
     stdout: Option<Watched>,
     start: Start,
-    mut sink: Sink,
-    passage: &mut impl Passage,
+    around: Around<'_, impl Passage>,
     control: &dyn ProcessControl,
     talk: &mut Talk,
 ) {
     let Some(stdout) = stdout else { return };
-    let Some(mut protocol) = conversation(start.protocol, WORKSPACE_DIR, &start.prompt) else {
+    let Around {
+        mut sink,
+        passage,
+        asked,
+    } = around;
+    let opening = Opening {
+        cwd: &start.cwd,
+        prompt: start.prompt.as_deref(),
+        mcp: &start.mcp,
+        resume: start.resume,
+    };
+    let Some(mut protocol) = conversation(start.protocol, opening) else {
         let out = sink.out.clone();
-        talk.broken = match passage.looks() {
-            true => plain(stdin, stdout, start.input, &out, passage).await.err(),
+        talk.broken = match passage.looks() || asked.goes_on() {
+            true => plain(stdin, stdout, start.input, &out, passage, asked)
+                .await
+                .err(),
             false => {
                 tokio::join!(feed(stdin, start.input), pump(stdout, Stream::Stdout, &out));
                 None
@@ -222,29 +231,22 @@ async fn converse(
     let driven = match stdin {
         Some(stdin) if protocol.reads_stdin() => {
             let (driven, cancel) = (&mut talk.driven, stops.token());
-            drive(
-                &mut *protocol,
-                stdin,
-                &mut lines,
-                &mut sink,
+            let around = protocol::Around {
+                sink: &mut sink,
                 passage,
-                cancel,
-                driven,
-            )
-            .await
+                prompts: asked,
+            };
+            drive(&mut *protocol, stdin, &mut lines, around, cancel, driven).await
         }
         stdin => {
             let (driven, cancel) = (&mut talk.driven, stops.token());
             let nobody = tokio::io::sink();
-            let drive = drive(
-                &mut *protocol,
-                nobody,
-                &mut lines,
-                &mut sink,
+            let around = protocol::Around {
+                sink: &mut sink,
                 passage,
-                cancel,
-                driven,
-            );
+                prompts: asked,
+            };
+            let drive = drive(&mut *protocol, nobody, &mut lines, around, cancel, driven);
             tokio::join!(feed(stdin, start.input), drive).1
         }
     };

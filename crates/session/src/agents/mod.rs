@@ -7,9 +7,11 @@
 
 mod resolve;
 mod table;
+mod turns;
 
 pub use resolve::{AgentError, Overrides, ResolvedAgent, resolve};
 pub use table::{Definition, Model, READY};
+pub(crate) use turns::{continued, for_session};
 
 /// The phase gateway's address inside every sandbox.
 pub const GATEWAY: &str = "http://127.0.0.1:7080";

@@ -6,8 +6,12 @@ use bulkhead_host::{FileSystem, Host};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::PlugError;
-use crate::{outbox::Outbox, results::Results};
+use super::{Journal, PlugError, Undo, UndoEntry};
+use crate::{
+    outbox::Outbox,
+    results::Results,
+    summary::{Given, IsolationSummary},
+};
 
 /// The session as its plugs see it. Each plug sees the host that the plugs before it made.
 pub struct Ctx {
@@ -20,6 +24,7 @@ pub struct Ctx {
     /// What the agent was given beyond its host, for the isolation summary (H16).
     pub(crate) grants: Vec<Grant>,
     pub(super) plug: String,
+    pub(super) journal: Option<Journal>,
     signal: CancellationToken,
     pub(crate) out: Outbox,
     pub(crate) results: Results,
@@ -99,6 +104,7 @@ impl Ctx {
             session,
             grants: vec![],
             plug: String::new(),
+            journal: None,
             signal,
             out,
             results: Results::default(),
@@ -121,9 +127,32 @@ impl Ctx {
         self.host = Some(host);
     }
 
+    pub(crate) fn keep_journal(&mut self, journal: Journal) {
+        self.journal = Some(journal);
+    }
+
+    /// Writes an undo step to the session's journal. Call it before the effect, and mark the entry done when the
+    /// teardown has undone it. Only what this crate knows how to undo can be entered.
+    pub fn undo(&self, what: Undo) -> Result<UndoEntry, PlugError> {
+        match &self.journal {
+            Some(journal) => Ok(journal.enter(what)?),
+            None => Ok(UndoEntry::nowhere()),
+        }
+    }
+
     /// Notes what the agent got, for the isolation summary.
     pub fn grant(&mut self, grant: Grant) {
         self.grants.push(grant);
+    }
+
+    /// What the agent can reach on `host`, and what it was given.
+    pub(crate) fn summary(&self, host: &dyn Host) -> IsolationSummary {
+        let mut summary = IsolationSummary::of(host);
+        summary.given = Given {
+            env: self.agent.env.keys().cloned().collect(),
+            grants: self.grants.clone(),
+        };
+        summary
     }
 
     /// Cancelled when the session is to end early.

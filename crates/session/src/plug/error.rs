@@ -16,6 +16,8 @@ pub enum PlugError {
     Run(#[from] RunError),
     #[error(transparent)]
     File(#[from] FsError),
+    #[error("keeping the session's journal")]
+    Journal(#[from] std::io::Error),
     #[error("{handler} took longer than its limit of {limit:?}")]
     TimeLimit {
         handler: &'static str,

@@ -17,6 +17,7 @@
 
 mod ctx;
 mod error;
+mod journal;
 mod list;
 mod message;
 mod script;
@@ -30,6 +31,8 @@ use async_trait::async_trait;
 
 pub use ctx::{AgentDraft, Ctx, Grant, Log, McpServer, SessionInfo};
 pub use error::{NamedError, PlugError};
+pub(crate) use journal::{Journal, mark_done, read as read_journal};
+pub use journal::{Undo, UndoEntry};
 pub(crate) use list::{PlugPassage, Plugs};
 pub use message::{Direction, Message, Passage, Straight, Verdict};
 pub use script::{NoScripts, ScriptPlugs, ScriptSpec};

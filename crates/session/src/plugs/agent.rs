@@ -46,7 +46,11 @@ impl Plug for AgentPlug {
 }
 
 /// A clear error before any work, rather than a failed start after it.
-async fn find_program(host: &dyn Host, agent: &AgentSpec, path: &str) -> Result<(), PlugError> {
+pub(super) async fn find_program(
+    host: &dyn Host,
+    agent: &AgentSpec,
+    path: &str,
+) -> Result<(), PlugError> {
     let Some(program) = agent.argv.first() else {
         let words = format!("the agent {} has no command line", agent.name);
         return Err(PlugError::Words(words));
@@ -71,7 +75,7 @@ async fn find_program(host: &dyn Host, agent: &AgentSpec, path: &str) -> Result<
     )))
 }
 
-async fn put_file(host: &dyn Host, path: &str, text: &str) -> Result<(), PlugError> {
+pub(super) async fn put_file(host: &dyn Host, path: &str, text: &str) -> Result<(), PlugError> {
     let target = format!("{HOME_DIR}/{path}");
     let command = Command::new(["sh", "-c", PUT, "bulkhead-home", &target]).stdio(Stdio::PIPES);
     let mut process = host.spawn(command).await?;

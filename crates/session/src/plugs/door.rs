@@ -1,11 +1,15 @@
 //! The plug that serves the sandbox's one way out (D5): proxy, DNS, and the forward to the phase gateway.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bulkhead_door::{Door, DoorConfig, DoorLimits, DoorListeners, Forward};
 use bulkhead_egress::{AllowPrivate, DnsResolver, Egress, EgressConfig, UpstreamProxy};
-use bulkhead_model::PhaseEvent;
+use bulkhead_model::{NetworkPolicy, PhaseEvent};
 use bulkhead_sandbox::BoundSocket;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
@@ -13,7 +17,8 @@ use tokio_util::task::TaskTracker;
 use crate::{
     outbox::Outbox,
     plug::{Ctx, Ended, Plug, PlugError, TimeLimits},
-    wire::{Delivery, Machine},
+    wire::Machine,
+    words::chain,
 };
 
 /// Decisions that wait to be told; the door counts what does not fit.
@@ -24,20 +29,41 @@ const GRACE: Duration = Duration::from_millis(100);
 
 pub(super) struct DoorPlug {
     listeners: Option<oneshot::Receiver<Vec<BoundSocket>>>,
-    delivery: Arc<Delivery>,
-    door: Option<Door>,
+    settings: Arc<DoorSettings>,
+    opens: Opens,
+    door: Arc<OnceLock<Door>>,
     telling: TaskTracker,
+}
+
+/// What the door lets through, and how.
+#[derive(Debug)]
+pub(super) struct DoorSettings {
+    pub(super) network: NetworkPolicy,
+    pub(super) machine: Machine,
+    /// The phase gateway, where there is one.
+    pub(super) gateway: Option<PathBuf>,
+}
+
+/// When the door opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opens {
+    /// The sandbox stands by now.
+    Now,
+    /// As soon as a first use builds the sandbox (H2).
+    WhenItStands,
 }
 
 impl DoorPlug {
     pub(super) fn new(
         listeners: oneshot::Receiver<Vec<BoundSocket>>,
-        delivery: Arc<Delivery>,
+        settings: DoorSettings,
+        opens: Opens,
     ) -> Self {
         Self {
             listeners: Some(listeners),
-            delivery,
-            door: None,
+            settings: Arc::new(settings),
+            opens,
+            door: Arc::default(),
             telling: TaskTracker::new(),
         }
     }
@@ -54,58 +80,88 @@ impl Plug for DoorPlug {
     }
 
     async fn on_session(&mut self, ctx: &mut Ctx) -> Result<(), PlugError> {
-        let sockets = match self.listeners.take() {
-            Some(listeners) => listeners.await.unwrap_or_default(),
-            None => vec![],
+        let Some(listeners) = self.listeners.take() else {
+            return Ok(());
         };
-        let listeners = sorted(sockets, &self.delivery.gateway_socket)?;
-        let (log, decisions) = mpsc::channel(DECISIONS);
-        let config = DoorConfig {
-            policy: self.delivery.order.network.clone(),
-            egress: egress(&self.delivery.machine)?,
-            limits: DoorLimits::default(),
-            log,
-        };
-        self.telling.spawn(tell(decisions, ctx.out.clone()));
-        let door = Door::serve(config, listeners)
-            .map_err(|error| PlugError::because("opening it", error))?;
-        self.door = Some(door);
+        if self.opens == Opens::Now {
+            let sockets = listeners.await.unwrap_or_default();
+            let door = open(sockets, &self.settings, &ctx.out, &self.telling)?;
+            // Nobody else sets it.
+            let _ = self.door.set(door);
+            return Ok(());
+        }
+        let (settings, door) = (Arc::clone(&self.settings), Arc::clone(&self.door));
+        let (out, telling) = (ctx.out.clone(), self.telling.clone());
+        self.telling.spawn(async move {
+            // Where the sandbox is never built, this ends with its description.
+            let Ok(sockets) = listeners.await else { return };
+            match open(sockets, &settings, &out, &telling) {
+                Ok(opened) => drop(door.set(opened)),
+                Err(error) => out.say(&format!("the door: {}", chain(&error))).await,
+            }
+        });
         Ok(())
     }
 
     async fn teardown(&mut self, _: &mut Ctx, _: Ended) -> Result<(), PlugError> {
-        if let Some(door) = self.door.take() {
+        if let Some(door) = Arc::get_mut(&mut self.door).and_then(OnceLock::take) {
             door.stop(GRACE).await;
         }
         self.telling.close();
-        self.telling.wait().await;
+        if self.opens == Opens::Now {
+            self.telling.wait().await;
+        }
         Ok(())
     }
 }
 
+fn open(
+    sockets: Vec<BoundSocket>,
+    settings: &DoorSettings,
+    out: &Outbox,
+    telling: &TaskTracker,
+) -> Result<Door, PlugError> {
+    let listeners = sorted(sockets, settings.gateway.as_deref())?;
+    let (log, decisions) = mpsc::channel(DECISIONS);
+    let config = DoorConfig {
+        policy: settings.network.clone(),
+        egress: egress(&settings.machine)?,
+        limits: DoorLimits::default(),
+        log,
+    };
+    telling.spawn(tell(decisions, out.clone()));
+    Door::serve(config, listeners).map_err(|error| PlugError::because("opening it", error))
+}
+
 /// The sockets come in the order of the plan's listeners.
-fn sorted(sockets: Vec<BoundSocket>, gateway_socket: &Path) -> Result<DoorListeners, PlugError> {
-    match <[BoundSocket; 4]>::try_from(sockets) {
-        Ok(
-            [
-                BoundSocket::Tcp(proxy),
-                BoundSocket::Udp(dns_udp),
-                BoundSocket::Tcp(dns_tcp),
-                BoundSocket::Tcp(gateway),
-            ],
-        ) => Ok(DoorListeners {
-            proxy: Some(proxy),
-            dns_udp: Some(dns_udp),
-            dns_tcp: Some(dns_tcp),
-            forwards: vec![Forward {
-                listener: gateway,
-                path: gateway_socket.to_owned(),
-            }],
-        }),
-        _ => Err(PlugError::Words(
-            "the sandbox did not hand over its listeners".to_owned(),
-        )),
-    }
+fn sorted(
+    sockets: Vec<BoundSocket>,
+    gateway_socket: Option<&Path>,
+) -> Result<DoorListeners, PlugError> {
+    let mut sockets = sockets.into_iter();
+    let three = (sockets.next(), sockets.next(), sockets.next());
+    let (
+        Some(BoundSocket::Tcp(proxy)),
+        Some(BoundSocket::Udp(dns_udp)),
+        Some(BoundSocket::Tcp(dns_tcp)),
+    ) = three
+    else {
+        let words = "the sandbox did not hand over its listeners";
+        return Err(PlugError::words(words));
+    };
+    let forwards = match (sockets.next(), gateway_socket) {
+        (Some(BoundSocket::Tcp(listener)), Some(path)) => vec![Forward {
+            listener,
+            path: path.to_owned(),
+        }],
+        _ => vec![],
+    };
+    Ok(DoorListeners {
+        proxy: Some(proxy),
+        dns_udp: Some(dns_udp),
+        dns_tcp: Some(dns_tcp),
+        forwards,
+    })
 }
 
 fn egress(machine: &Machine) -> Result<Egress, PlugError> {

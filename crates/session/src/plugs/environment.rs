@@ -10,7 +10,7 @@ use crate::{
     agents::GATEWAY,
     inside_path,
     plug::{Ctx, Plug, PlugError},
-    wire::Delivery,
+    wire::{Delivery, Machine},
 };
 
 /// The sandbox's certificate authorities.
@@ -51,12 +51,27 @@ impl Plug for EnvironmentPlug {
 /// Where the phase is, how it reaches the network, and who commits.
 fn base(delivery: &Delivery) -> Vec<(String, String)> {
     let order = &delivery.order;
+    let mut env = of_sandbox(&order.toolchains, &delivery.machine);
+    let mut add = |name: &str, value: String| env.push((name.to_owned(), value));
+    add("BULKHEAD_RUN", order.run.to_string());
+    add("BULKHEAD_PHASE", order.phase.to_string());
+    add("BULKHEAD_ATTEMPT", order.attempt.to_string());
+    if let Some(git) = &order.git {
+        for name in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"] {
+            add(name, git.author_name.clone());
+        }
+        for name in ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"] {
+            add(name, git.author_email.clone());
+        }
+    }
+    env
+}
+
+/// What programs in a sandbox need to find theirs and to reach the network.
+pub(super) fn of_sandbox(toolchains: &[String], machine: &Machine) -> Vec<(String, String)> {
     let proxy = format!("http://127.0.0.1:{PROXY}");
     let mut env = vec![
-        ("PATH", inside_path(&order.toolchains)),
-        ("BULKHEAD_RUN", order.run.to_string()),
-        ("BULKHEAD_PHASE", order.phase.to_string()),
-        ("BULKHEAD_ATTEMPT", order.attempt.to_string()),
+        ("PATH", inside_path(toolchains)),
         // Node reads the proxy's variables only where it is told to.
         ("NODE_USE_ENV_PROXY", "1".to_owned()),
     ];
@@ -66,17 +81,9 @@ fn base(delivery: &Delivery) -> Vec<(String, String)> {
     for name in ["NO_PROXY", "no_proxy"] {
         env.push((name, "127.0.0.1,localhost,::1".to_owned()));
     }
-    if delivery.machine.extra_ca_pem.is_some() {
+    if machine.extra_ca_pem.is_some() {
         // Node has a list of its own; the sandbox's holds the operator's authority.
         env.push(("NODE_EXTRA_CA_CERTS", CA_BUNDLE.to_owned()));
-    }
-    if let Some(git) = &order.git {
-        for name in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"] {
-            env.push((name, git.author_name.clone()));
-        }
-        for name in ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"] {
-            env.push((name, git.author_email.clone()));
-        }
     }
     let owned = |(name, value): (&str, String)| (name.to_owned(), value);
     env.into_iter().map(owned).collect()

@@ -1,7 +1,7 @@
 //! The plug that makes the sandbox the host of everything after it (R4).
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     sync::Arc,
 };
 
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::{
     agents::BULKHEAD_INSIDE,
     plug::{Ctx, Ended, Plug, PlugError},
-    wire::Delivery,
+    wire::{Delivery, Machine},
 };
 
 /// The ports that the sandbox's network door listens on, in the order of the plan's listeners.
@@ -36,7 +36,7 @@ impl SandboxPlug {
             // Where the door is gone already, so is the phase.
             drop(sender.send(sockets));
         });
-        let host = SandboxHost::new(engine(delivery), plan(delivery), hand_over);
+        let host = SandboxHost::new(engine(&delivery.machine), plan(delivery), hand_over);
         let host = Arc::new(host);
         (Self { host }, receiver)
     }
@@ -79,24 +79,32 @@ impl Plug for SandboxPlug {
     }
 }
 
-fn engine(delivery: &Delivery) -> EngineConfig {
-    let machine = &delivery.machine;
+/// The engine as this machine's operator configured it.
+pub(super) fn engine(machine: &Machine) -> EngineConfig {
     let mut config = EngineConfig::new(&machine.sandbox_dir);
     config.extra_ca_pem = machine.extra_ca_pem.clone().map(String::into_bytes);
     config
+}
+
+const fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+}
+
+/// Proxy and names, in the order in which the door takes them.
+pub(super) fn listeners() -> Vec<Listener> {
+    vec![
+        Listener::tcp(loopback(PROXY)),
+        Listener::udp(loopback(DNS)),
+        Listener::tcp(loopback(DNS)),
+    ]
 }
 
 fn plan(delivery: &Delivery) -> Plan {
     let order = &delivery.order;
     let id = SandboxId::from_uuid(uuid::Uuid::now_v7());
     let mut plan = Plan::new(id, order.limits, Workspace::Image);
-    let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    plan.listeners = vec![
-        Listener::tcp(at(PROXY)),
-        Listener::udp(at(DNS)),
-        Listener::tcp(at(DNS)),
-        Listener::tcp(at(GATEWAY)),
-    ];
+    plan.listeners = listeners();
+    plan.listeners.push(Listener::tcp(loopback(GATEWAY)));
     plan.binds = order.toolchains.iter().map(Bind::same_path).collect();
     if let Some(program) = &delivery.program {
         plan.binds.push(Bind {

@@ -1,8 +1,12 @@
 //! The Agent Client Protocol, version 1, from the client's side.
 //!
 //! ```text
-//! initialize ─▶ session/new ─▶ session/prompt ─▶ (updates, permission requests)* ─▶ its answer: finished
+//! initialize ─▶ session/new ───────────────────────▶ session/prompt ─▶ (updates, permission requests)* ─▶ its answer: finished
+//!            └▶ session/load ─▶ session/set_mode ──▲ ▲────────────── the next prompt ──────────────────────┘
 //! ```
+//!
+//! A conversation that is loaded is told again by the agent before it answers: what it says until then is history and
+//! no new output (H15). The mode that the conversation had is set again where the agent starts in another one.
 //!
 //! Nothing of the client's own is offered: neither `fs/*` nor `terminal/*` (version 2 removes them), so the
 //! agent works with its own tools inside the sandbox. Permission is always given, and recorded (R7): the
@@ -15,9 +19,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    AgentProtocol, ProtocolError, Step,
+    AgentProtocol, Conversation, ProtocolError, Step,
     json::{array, number, object, readable, string},
 };
+use crate::plug::McpServer;
 
 /// Chunks of one message are joined up to this many bytes.
 const JOINED: usize = 16 << 10;
@@ -29,6 +34,8 @@ enum Waiting {
     NewSession = 1,
     Prompt = 2,
     Nothing = 3,
+    LoadSession = 4,
+    SetMode = 5,
 }
 
 impl Waiting {
@@ -38,15 +45,23 @@ impl Waiting {
             Self::NewSession => "session/new",
             Self::Prompt => "session/prompt",
             Self::Nothing => "nothing",
+            Self::LoadSession => "session/load",
+            Self::SetMode => "session/set_mode",
         }
     }
 }
 
-/// One session with one prompt.
+/// One session, with one prompt after the other.
 #[derive(Debug)]
 pub struct Acp {
     cwd: String,
-    prompt: String,
+    /// Not yet said.
+    prompt: Option<String>,
+    mcp: Vec<Value>,
+    resume: Option<Conversation>,
+    loads: bool,
+    mode: Option<String>,
+    resumed: bool,
     waiting: Waiting,
     agent: Option<String>,
     session: Option<String>,
@@ -71,6 +86,8 @@ struct Initialized {
     protocol_version: i64,
     #[serde(default)]
     agent_info: Option<AgentInfo>,
+    #[serde(default)]
+    agent_capabilities: Value,
 }
 
 #[derive(Deserialize)]
@@ -84,6 +101,21 @@ struct NewSession {
     session_id: String,
     #[serde(default)]
     models: Option<Models>,
+    #[serde(default)]
+    modes: Option<Modes>,
+}
+
+#[derive(Default, Deserialize)]
+struct Loaded {
+    #[serde(default)]
+    modes: Option<Modes>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Modes {
+    #[serde(default)]
+    current_mode_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -107,13 +139,39 @@ impl Acp {
     pub fn new(cwd: &str, prompt: &str) -> Self {
         Self {
             cwd: cwd.to_owned(),
-            prompt: prompt.to_owned(),
+            prompt: Some(prompt.to_owned()),
+            mcp: vec![],
+            resume: None,
+            loads: false,
+            mode: None,
+            resumed: false,
             waiting: Waiting::Initialize,
             agent: None,
             session: None,
             usage: Usage::default(),
             joining: None,
         }
+    }
+
+    /// Waits for its first prompt.
+    #[must_use]
+    pub fn without_prompt(mut self) -> Self {
+        self.prompt = None;
+        self
+    }
+
+    /// Servers that the agent is told of.
+    #[must_use]
+    pub fn mcp(mut self, servers: &[McpServer]) -> Self {
+        self.mcp = servers.iter().map(mcp_server).collect();
+        self
+    }
+
+    /// Goes on with a conversation, where the agent can load it.
+    #[must_use]
+    pub fn resume(mut self, conversation: Conversation) -> Self {
+        self.resume = Some(conversation);
+        self
     }
 
     fn request(&mut self, waiting: Waiting, params: &Value) -> String {
@@ -129,12 +187,22 @@ impl Acp {
         }
         let method = self.waiting.method();
         if let Some(error) = value.get("error") {
-            return Err(refused(method, error));
+            return match self.waiting {
+                // A conversation that is gone, or a mode that is: the work goes on without.
+                Waiting::LoadSession => Ok(self.begin_anew()),
+                Waiting::SetMode => Ok(self.ready()),
+                _ => Err(refused(method, error)),
+            };
         }
         let result = value.get("result").cloned().unwrap_or_default();
         match self.waiting {
             Waiting::Initialize => self.initialized(parse(method, result)?),
             Waiting::NewSession => Ok(self.session_made(parse(method, result)?)),
+            Waiting::LoadSession => Ok(self.loaded(parse(method, result).unwrap_or_default())),
+            Waiting::SetMode => {
+                self.mode = self.resume.as_ref().and_then(|resume| resume.mode.clone());
+                Ok(self.ready())
+            }
             Waiting::Prompt => Ok(self.prompted(parse(method, result)?)),
             Waiting::Nothing => Ok(Step::event(other(line))),
         }
@@ -147,22 +215,70 @@ impl Acp {
             });
         }
         self.agent = answer.agent_info.map(|info| info.name);
-        let params = json!({"cwd": self.cwd, "mcpServers": []});
-        Ok(Step::line(self.request(Waiting::NewSession, &params)))
+        self.loads = answer.agent_capabilities.get("loadSession") == Some(&Value::Bool(true));
+        match self.resume.clone() {
+            Some(resume) if self.loads => {
+                let params =
+                    json!({"sessionId": resume.id, "cwd": self.cwd, "mcpServers": self.mcp});
+                Ok(Step::line(self.request(Waiting::LoadSession, &params)))
+            }
+            _ => Ok(self.begin_anew()),
+        }
+    }
+
+    fn begin_anew(&mut self) -> Step {
+        self.joining = None;
+        let params = json!({"cwd": self.cwd, "mcpServers": self.mcp});
+        Step::line(self.request(Waiting::NewSession, &params))
+    }
+
+    /// What was said until now is what had been said before.
+    fn loaded(&mut self, answer: Loaded) -> Step {
+        self.joining = None;
+        self.resumed = true;
+        let resume = self.resume.clone();
+        self.session = resume.as_ref().map(|resume| resume.id.clone());
+        let wanted = resume.and_then(|resume| resume.mode);
+        self.mode = answer.modes.and_then(|modes| modes.current_mode_id);
+        match wanted {
+            Some(mode) if self.mode.as_ref() != Some(&mode) => {
+                let params = json!({"sessionId": self.session, "modeId": mode});
+                Step::line(self.request(Waiting::SetMode, &params))
+            }
+            _ => self.ready(),
+        }
+    }
+
+    /// The conversation stands: it is told so, and the prompt is said, where there is one.
+    fn ready(&mut self) -> Step {
+        let started = AgentEvent::Started {
+            agent: self.agent.clone(),
+            model: None,
+            session: self.session.clone(),
+        };
+        self.waiting = Waiting::Nothing;
+        let mut step = self
+            .prompt
+            .take()
+            .map_or_else(Step::default, |prompt| self.say(&prompt));
+        step.events.insert(0, started);
+        step
+    }
+
+    fn say(&mut self, prompt: &str) -> Step {
+        let prompt = json!([{"type": "text", "text": prompt}]);
+        let params = json!({"sessionId": self.session, "prompt": prompt});
+        Step::line(self.request(Waiting::Prompt, &params))
     }
 
     fn session_made(&mut self, answer: NewSession) -> Step {
-        self.session = Some(answer.session_id.clone());
-        let prompt = json!([{"type": "text", "text": self.prompt}]);
-        let params = json!({"sessionId": answer.session_id, "prompt": prompt});
-        Step {
-            write: vec![self.request(Waiting::Prompt, &params)],
-            events: vec![AgentEvent::Started {
-                agent: self.agent.clone(),
-                model: answer.models.and_then(|models| models.current_model_id),
-                session: self.session.clone(),
-            }],
+        self.session = Some(answer.session_id);
+        self.mode = answer.modes.and_then(|modes| modes.current_mode_id);
+        let mut step = self.ready();
+        if let Some(AgentEvent::Started { model, .. }) = step.events.first_mut() {
+            *model = answer.models.and_then(|models| models.current_model_id);
         }
+        step
     }
 
     fn prompted(&mut self, answer: Prompted) -> Step {
@@ -216,11 +332,14 @@ impl Acp {
             return vec![other(line)];
         };
         match string(update, "sessionUpdate").as_deref() {
+            Some("current_mode_update") => {
+                self.mode = string(update, "currentModeId").or(self.mode.take());
+                vec![]
+            }
             // The client's own words, and what only an editor's controls would show.
             Some(
                 "user_message_chunk"
                 | "available_commands_update"
-                | "current_mode_update"
                 | "config_option_update"
                 | "session_info_update",
             ) => vec![],
@@ -281,6 +400,9 @@ impl AgentProtocol for Acp {
                 Step::event(other(line))
             });
         };
+        if self.waiting == Waiting::LoadSession && is_update(&value) {
+            return Ok(Step::default());
+        }
         if let Some(chunk) = chunk(&value) {
             return Ok(Step {
                 events: self.join(chunk).into_iter().collect(),
@@ -323,6 +445,49 @@ impl AgentProtocol for Acp {
 
     fn reads_stdin(&self) -> bool {
         true
+    }
+
+    fn waits_for_prompt(&self) -> bool {
+        self.waiting == Waiting::Nothing && self.session.is_some()
+    }
+
+    fn prompt(&mut self, text: &str) -> Step {
+        self.say(text)
+    }
+
+    fn conversation(&self) -> Option<Conversation> {
+        Some(Conversation {
+            id: self.session.clone()?,
+            mode: self.mode.clone(),
+            loads: self.loads,
+        })
+    }
+
+    fn resumed(&self) -> bool {
+        self.resumed
+    }
+}
+
+fn is_update(value: &Value) -> bool {
+    value.get("method").and_then(Value::as_str) == Some("session/update")
+}
+
+fn mcp_server(server: &McpServer) -> Value {
+    let pairs = |map: &std::collections::BTreeMap<String, String>| -> Value {
+        map.iter()
+            .map(|(name, value)| json!({"name": name, "value": value}))
+            .collect()
+    };
+    match server {
+        McpServer::Program {
+            name,
+            command,
+            args,
+            env,
+        } => json!({"name": name, "command": command, "args": args, "env": pairs(env)}),
+        McpServer::Http { name, url, headers } => {
+            json!({"type": "http", "name": name, "url": url, "headers": pairs(headers)})
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use bulkhead_model::{AgentEvent, Usage};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 
-use super::{AgentProtocol, Lines, ProtocolError, Step, text::bounded};
+use super::{AgentProtocol, Conversation, Lines, ProtocolError, Step, text::bounded};
 use crate::plug::{Direction, Message, Passage};
 
 /// How long text is held back to be joined with more of it.
@@ -17,6 +17,38 @@ pub trait EventSink: Send {
     fn event(&mut self, event: AgentEvent) -> impl Future<Output = ()> + Send;
 }
 
+/// Where prompts after the first come from.
+pub trait Prompts: Send {
+    /// The next prompt; none where there is no other. May be dropped while it waits.
+    fn next(&mut self) -> impl Future<Output = Option<String>> + Send;
+
+    /// Returns when the turn that is under way is to be given up. May be dropped while it waits.
+    fn turn_cancelled(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+/// There is one prompt only.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OnePrompt;
+
+impl Prompts for OnePrompt {
+    async fn next(&mut self) -> Option<String> {
+        None
+    }
+
+    async fn turn_cancelled(&mut self) {
+        std::future::pending().await
+    }
+}
+
+/// What stands around a conversation.
+#[derive(Debug)]
+pub struct Around<'a, S, P, Q> {
+    pub sink: &'a mut S,
+    /// Every line, in both directions, goes through it.
+    pub passage: &'a mut P,
+    pub prompts: &'a mut Q,
+}
+
 /// What the conversation came to.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Driven {
@@ -25,28 +57,30 @@ pub struct Driven {
     pub usage: Option<Usage>,
     /// The last message, for agents that close without words of their own.
     pub last_message: Option<String>,
+    /// By what the agent knows the conversation.
+    pub conversation: Option<Conversation>,
+    /// Whether an earlier conversation was taken up again.
+    pub resumed: bool,
 }
 
-struct Drive<'a, W, S, P> {
+struct Drive<'a, W, S, P, Q> {
     protocol: &'a mut dyn AgentProtocol,
     stdin: Option<W>,
-    sink: &'a mut S,
-    passage: &'a mut P,
+    around: Around<'a, S, P, Q>,
     driven: &'a mut Driven,
 }
 
 /// Holds the conversation until the agent has finished by its own word or its output has ended. `cancel`
-/// makes it ask the agent to stop, and then goes on reading. Every line, in both directions, goes through
-/// `passage`.
+/// makes it ask the agent to stop, and then goes on reading. A finished turn is followed by the
+/// next prompt, where there is one.
 ///
 /// What it comes to is noted in `driven` as it happens. Standard input is closed when this returns; the agent may
 /// still be running.
-pub async fn drive<R, W, S, P>(
+pub async fn drive<R, W, S, P, Q>(
     protocol: &mut dyn AgentProtocol,
     stdin: W,
     lines: &mut Lines<R>,
-    sink: &mut S,
-    passage: &mut P,
+    around: Around<'_, S, P, Q>,
     cancel: &CancellationToken,
     driven: &mut Driven,
 ) -> Result<(), ProtocolError>
@@ -55,19 +89,25 @@ where
     W: AsyncWrite + Unpin + Send,
     S: EventSink,
     P: Passage,
+    Q: Prompts,
 {
     let stdin = protocol.reads_stdin().then_some(stdin);
     let mut drive = Drive {
         protocol,
         stdin,
-        sink,
-        passage,
+        around,
         driven,
     };
     let step = drive.protocol.start();
     drive.apply(step).await?;
     let mut cancelled = false;
-    while drive.driven.finished.is_none() {
+    loop {
+        if drive.turn_is_over() {
+            match drive.next_prompt(lines, cancel).await? {
+                Some(step) => drive.apply(step).await?,
+                None => break,
+            }
+        }
         let step = tokio::select! {
             biased;
             () = cancel.cancelled(), if !cancelled => {
@@ -81,6 +121,7 @@ where
                 }
                 None => break,
             },
+            () = drive.around.prompts.turn_cancelled() => drive.protocol.cancel(),
             () = tokio::time::sleep(QUIET) => drive.protocol.quiet(),
         };
         drive.apply(step).await?;
@@ -89,9 +130,49 @@ where
     drive.apply(rest).await
 }
 
-impl<W: AsyncWrite + Unpin + Send, S: EventSink, P: Passage> Drive<'_, W, S, P> {
+/// What a wait for a prompt can bring.
+enum Heard {
+    Prompt(Option<String>),
+    Line(Option<String>),
+}
+
+impl<W: AsyncWrite + Unpin + Send, S: EventSink, P: Passage, Q: Prompts> Drive<'_, W, S, P, Q> {
+    /// By the agent's own word, or because nothing was asked yet.
+    fn turn_is_over(&self) -> bool {
+        self.driven.finished.is_some() || self.protocol.waits_for_prompt()
+    }
+
+    /// Waits for the next prompt and begins its turn. The agent may go on speaking meanwhile.
+    async fn next_prompt<R: AsyncRead + Unpin + Send>(
+        &mut self,
+        lines: &mut Lines<R>,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Step>, ProtocolError> {
+        let rest = self.protocol.quiet();
+        self.apply(rest).await?;
+        if !self.protocol.waits_for_prompt() {
+            return Ok(None);
+        }
+        loop {
+            let heard = tokio::select! {
+                biased;
+                prompt = self.around.prompts.next() => Heard::Prompt(prompt),
+                () = cancel.cancelled() => Heard::Prompt(None),
+                line = lines.next() => Heard::Line(line?),
+            };
+            match heard {
+                Heard::Prompt(Some(text)) => {
+                    self.driven.finished = None;
+                    return Ok(Some(self.protocol.prompt(&text)));
+                }
+                Heard::Prompt(None) | Heard::Line(None) => return Ok(None),
+                Heard::Line(Some(line)) => self.heard(line).await?,
+            }
+        }
+    }
+
     async fn heard(&mut self, line: String) -> Result<(), ProtocolError> {
-        for message in self.passage.pass(Message::from_agent(line)).await? {
+        for message in self.around.passage.pass(Message::from_agent(line)).await? {
             match message.direction {
                 Direction::FromAgent => {
                     let step = self.protocol.line(&message.text)?;
@@ -109,7 +190,7 @@ impl<W: AsyncWrite + Unpin + Send, S: EventSink, P: Passage> Drive<'_, W, S, P> 
         while let Some(step) = steps.pop_front() {
             self.tell(step.events).await;
             for line in step.write {
-                for message in self.passage.pass(Message::to_agent(line)).await? {
+                for message in self.around.passage.pass(Message::to_agent(line)).await? {
                     match message.direction {
                         Direction::ToAgent => self.write(message.text).await?,
                         Direction::FromAgent => {
@@ -123,10 +204,15 @@ impl<W: AsyncWrite + Unpin + Send, S: EventSink, P: Passage> Drive<'_, W, S, P> 
     }
 
     async fn tell(&mut self, events: Vec<AgentEvent>) {
+        self.driven.conversation = self
+            .protocol
+            .conversation()
+            .or(self.driven.conversation.take());
+        self.driven.resumed |= self.protocol.resumed();
         for event in events {
             self.note(&event);
             for event in bounded(event) {
-                self.sink.event(event).await;
+                self.around.sink.event(event).await;
             }
         }
     }
@@ -135,6 +221,16 @@ impl<W: AsyncWrite + Unpin + Send, S: EventSink, P: Passage> Drive<'_, W, S, P> 
         match event {
             AgentEvent::Finished { ok, text } => {
                 self.driven.finished = Some((*ok, text.clone()));
+            }
+            AgentEvent::Started {
+                session: Some(session),
+                ..
+            } if self.driven.conversation.is_none() => {
+                self.driven.conversation = Some(Conversation {
+                    id: session.clone(),
+                    mode: None,
+                    loads: true,
+                });
             }
             AgentEvent::Usage { total } => self.driven.usage = Some(*total),
             AgentEvent::Message { text } => {

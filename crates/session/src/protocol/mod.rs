@@ -13,12 +13,14 @@ mod text;
 
 use bulkhead_model::{AgentEvent, Protocol};
 
-use crate::plug::NamedError;
+use serde::{Deserialize, Serialize};
+
+use crate::plug::{McpServer, NamedError};
 
 pub use acp::Acp;
 pub use claude::Claude;
 pub use codex::Codex;
-pub use drive::{Driven, EventSink, drive};
+pub use drive::{Around, Driven, EventSink, OnePrompt, Prompts, drive};
 pub use lines::{LineError, Lines, MAX_LINE};
 pub(crate) use text::cut;
 
@@ -93,6 +95,26 @@ pub trait AgentProtocol: Send {
         Step::default()
     }
 
+    /// Whether the turn is over, or has not begun, and the agent would take another prompt.
+    fn waits_for_prompt(&self) -> bool {
+        false
+    }
+
+    /// Says the next prompt, where [`waits_for_prompt`](Self::waits_for_prompt) says that it can be said.
+    fn prompt(&mut self, _text: &str) -> Step {
+        Step::default()
+    }
+
+    /// By what the agent knows this conversation, where it has said so.
+    fn conversation(&self) -> Option<Conversation> {
+        None
+    }
+
+    /// Whether the agent took the earlier conversation up again.
+    fn resumed(&self) -> bool {
+        false
+    }
+
     /// Whether the agent still reads its standard input. Where it does not, it gets an end of file at once
     /// (case 22).
     fn reads_stdin(&self) -> bool {
@@ -100,10 +122,40 @@ pub trait AgentProtocol: Send {
     }
 }
 
+/// A conversation with an agent, as it can be taken up again (H15).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conversation {
+    /// The agent's own name for it.
+    pub id: String,
+    /// The mode that it was in, where its protocol has modes.
+    pub mode: Option<String>,
+    /// Whether the agent says that it can load it.
+    pub loads: bool,
+}
+
+/// What a conversation begins with.
+#[derive(Debug, Default)]
+pub struct Opening<'a> {
+    pub cwd: &'a str,
+    /// None waits for the first prompt.
+    pub prompt: Option<&'a str>,
+    pub mcp: &'a [McpServer],
+    pub resume: Option<Conversation>,
+}
+
 /// The conversation for a protocol; none for plain text, which is output and nothing else.
-pub fn conversation(protocol: Protocol, cwd: &str, prompt: &str) -> Option<Box<dyn AgentProtocol>> {
+pub fn conversation(protocol: Protocol, opening: Opening<'_>) -> Option<Box<dyn AgentProtocol>> {
     match protocol {
-        Protocol::Acp => Some(Box::new(Acp::new(cwd, prompt))),
+        Protocol::Acp => {
+            let mut acp = Acp::new(opening.cwd, opening.prompt.unwrap_or_default());
+            if opening.prompt.is_none() {
+                acp = acp.without_prompt();
+            }
+            if let Some(conversation) = opening.resume {
+                acp = acp.resume(conversation);
+            }
+            Some(Box::new(acp.mcp(opening.mcp)))
+        }
         Protocol::ClaudeStreamJson => Some(Box::new(Claude::default())),
         Protocol::CodexJson => Some(Box::new(Codex::default())),
         Protocol::Plain => None,

@@ -10,15 +10,23 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::{
     frame::{Frame, MAX_PAYLOAD, WireError},
     report::{ArtifactKind, Report},
+    session::{SessionDelivery, WireSession},
 };
+use crate::summary::IsolationSummary;
 
 const ORDER: u8 = 1;
 const CANCEL: u8 = 2;
 const ARTIFACT_IN: u8 = 3;
+const SESSION: u8 = 4;
+const PROMPT: u8 = 5;
+const GIVE_UP_TURN: u8 = 6;
+const PAUSE: u8 = 7;
 const EVENT: u8 = 16;
 const LOG: u8 = 17;
 const ARTIFACT_OUT: u8 = 18;
 const REPORT: u8 = 19;
+const SUMMARY: u8 = 20;
+const AWAITING: u8 = 21;
 
 /// The most bytes of a log or an artifact that one message carries; room for the header is left.
 pub const MAX_CHUNK: usize = MAX_PAYLOAD / 2;
@@ -76,8 +84,15 @@ pub struct ArtifactChunk {
 #[derive(Debug, Clone)]
 pub enum ToSession {
     Order(Box<Delivery>),
+    Session(Box<SessionDelivery>),
     Cancel,
     Artifact(ArtifactChunk),
+    /// A person's next words to the agent.
+    Prompt(String),
+    /// Give up the turn that is under way; the session goes on.
+    GiveUpTurn,
+    /// End the agent and the connections, and leave what outlives the session (H15).
+    Pause,
 }
 
 /// What the session says.
@@ -90,6 +105,10 @@ pub enum FromSession {
         data: Bytes,
     },
     Artifact(ArtifactChunk),
+    /// What the agent can reach (H16).
+    Summary(Box<IsolationSummary>),
+    /// The agent waits for a prompt.
+    Awaiting,
     Report(Box<Report>),
 }
 
@@ -155,10 +174,11 @@ impl TryFrom<ToSession> for Frame {
     fn try_from(message: ToSession) -> Result<Self, WireError> {
         match message {
             ToSession::Order(delivery) => json_frame(ORDER, &WireDelivery::from(&*delivery)),
-            ToSession::Cancel => Ok(Self {
-                kind: CANCEL,
-                payload: Bytes::new(),
-            }),
+            ToSession::Session(delivery) => json_frame(SESSION, &WireSession::from(&*delivery)),
+            ToSession::Cancel => Ok(empty(CANCEL)),
+            ToSession::GiveUpTurn => Ok(empty(GIVE_UP_TURN)),
+            ToSession::Pause => Ok(empty(PAUSE)),
+            ToSession::Prompt(text) => json_frame(PROMPT, &text),
             ToSession::Artifact(chunk) => artifact_frame(ARTIFACT_IN, &chunk),
         }
     }
@@ -173,7 +193,14 @@ impl TryFrom<Frame> for ToSession {
                 let wire: WireDelivery = from_json(&frame)?;
                 Ok(Self::Order(Box::new(wire.into())))
             }
+            SESSION => {
+                let wire: WireSession = from_json(&frame)?;
+                Ok(Self::Session(Box::new(wire.into())))
+            }
             CANCEL => Ok(Self::Cancel),
+            GIVE_UP_TURN => Ok(Self::GiveUpTurn),
+            PAUSE => Ok(Self::Pause),
+            PROMPT => from_json(&frame).map(Self::Prompt),
             ARTIFACT_IN => artifact_chunk(&frame).map(Self::Artifact),
             other => Err(WireError::UnexpectedKind(other)),
         }
@@ -188,6 +215,8 @@ impl TryFrom<FromSession> for Frame {
             FromSession::Event(event) => json_frame(EVENT, &event),
             FromSession::Log { stream, data } => Ok(log_frame(stream, &data)),
             FromSession::Artifact(chunk) => artifact_frame(ARTIFACT_OUT, &chunk),
+            FromSession::Summary(summary) => json_frame(SUMMARY, &*summary),
+            FromSession::Awaiting => Ok(empty(AWAITING)),
             FromSession::Report(report) => json_frame(REPORT, &*report),
         }
     }
@@ -201,9 +230,18 @@ impl TryFrom<Frame> for FromSession {
             EVENT => from_json(&frame).map(Self::Event),
             LOG => log_message(&frame),
             ARTIFACT_OUT => artifact_chunk(&frame).map(Self::Artifact),
+            SUMMARY => from_json(&frame).map(|summary| Self::Summary(Box::new(summary))),
+            AWAITING => Ok(Self::Awaiting),
             REPORT => from_json(&frame).map(|report| Self::Report(Box::new(report))),
             other => Err(WireError::UnexpectedKind(other)),
         }
+    }
+}
+
+fn empty(kind: u8) -> Frame {
+    Frame {
+        kind,
+        payload: Bytes::new(),
     }
 }
 

@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! executor                                   session process
-//!    │── 1 Order ───────────────────────────────▶│  once, first
+//!    │── 1 Order, or 4 Session ─────────────────▶│  once, first
 //!    │── 3 Artifact … (each of the order's) ────▶│  before any work starts
 //!    │◀─ 16 Event · 17 Log · 18 Artifact … ──────│  in the order in which they happened
-//!    │── 2 Cancel ──────────────────────────────▶│  at any time
+//!    │◀─ 20 Summary, once, before the agent ─────│  what the agent can reach (H16)
+//!    │◀─ 21 Awaiting ────────────────────────────│  a turn is over, and a prompt is waited for
+//!    │── 5 Prompt · 6 GiveUpTurn … ─────────────▶│  sessions of a person: at any time
+//!    │── 2 Cancel, or 7 Pause ──────────────────▶│  at any time
 //!    │◀─ 19 Report, then end of stream ──────────│  last
 //! ```
 //!
@@ -16,11 +19,14 @@
 mod frame;
 mod message;
 mod report;
+mod session;
 #[cfg(test)]
 mod tests;
 
 pub use frame::{Frame, FrameCodec, MAX_PAYLOAD, WireError};
 pub use message::{ArtifactChunk, Delivery, FromSession, MAX_CHUNK, Machine, ToSession};
+pub use session::{PromptSource, Resume, SessionDelivery, SessionOrder};
+
 pub use report::{ArtifactKind, Failure, FailureKind, FinishedArtifact, Report};
 
 use futures::{SinkExt as _, StreamExt as _};

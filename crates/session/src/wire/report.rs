@@ -3,8 +3,10 @@
 use bulkhead_model::{ArtifactName, Outcome, Usage};
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::Conversation;
+
 /// How the phase went. The phase succeeded exactly when `failure` is none.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// How the sandbox's main work ended; none where no sandbox came into being.
     pub outcome: Option<Outcome>,
@@ -19,6 +21,12 @@ pub struct Report {
     pub artifacts: Vec<FinishedArtifact>,
     /// Bytes of output that came after the limit: drained, counted, not kept.
     pub dropped_log_bytes: u64,
+    /// By what the agent knows the conversation, where it said so: what a paused session goes on with.
+    #[serde(default)]
+    pub conversation: Option<Conversation>,
+    /// Whether the session was paused, and so is to go on.
+    #[serde(default)]
+    pub paused: bool,
 }
 
 /// One artifact that arrived completely.

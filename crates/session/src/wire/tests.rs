@@ -112,6 +112,7 @@ async fn every_message_of_a_session_comes_back_as_it_was() {
             result: None,
             artifacts: vec![],
             dropped_log_bytes: 9,
+            ..Report::default()
         })),
     ];
     let (session, executor) = duplex(16);

@@ -5,7 +5,9 @@ use std::path::Path;
 use bulkhead_model::AgentEvent;
 use bulkhead_session::{
     plug::Straight,
-    protocol::{Acp, AgentProtocol, Driven, EventSink, Lines, ProtocolError, drive},
+    protocol::{
+        Acp, AgentProtocol, Around, Driven, EventSink, Lines, OnePrompt, ProtocolError, drive,
+    },
     scripted::{self, ScriptedError},
 };
 use tokio_util::sync::CancellationToken;
@@ -39,14 +41,17 @@ pub(crate) async fn read(
     let mut events = Events::default();
     let cancel = CancellationToken::new();
     let mut lines = Lines::new(transcript);
-    let (mut driven, mut straight) = (Driven::default(), Straight);
+    let (mut driven, mut straight, mut one) = (Driven::default(), Straight, OnePrompt);
     let nobody = tokio::io::sink();
     let driving = drive(
         protocol,
         nobody,
         &mut lines,
-        &mut events,
-        &mut straight,
+        Around {
+            sink: &mut events,
+            passage: &mut straight,
+            prompts: &mut one,
+        },
         &cancel,
         &mut driven,
     );
@@ -73,13 +78,16 @@ pub(crate) async fn play(
         let mut acp = Acp::new(cwd.to_str().unwrap(), prompt);
         let mut events = Events::default();
         let mut lines = Lines::new(client_in);
-        let (mut driven, mut straight) = (Driven::default(), Straight);
+        let (mut driven, mut straight, mut one) = (Driven::default(), Straight, OnePrompt);
         let drive = drive(
             &mut acp,
             client_out,
             &mut lines,
-            &mut events,
-            &mut straight,
+            Around {
+                sink: &mut events,
+                passage: &mut straight,
+                prompts: &mut one,
+            },
             cancel,
             &mut driven,
         );

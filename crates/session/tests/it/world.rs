@@ -255,6 +255,7 @@ async fn listen<R: tokio::io::AsyncRead + Unpin>(
                 log.push((stream, data.to_vec()));
             }
             FromSession::Artifact(chunk) => artifacts.push(chunk),
+            FromSession::Summary(_) | FromSession::Awaiting => {}
             FromSession::Report(last) => report = Some(*last),
         }
     }
