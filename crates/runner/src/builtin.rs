@@ -29,7 +29,6 @@ use crate::{
 };
 use journal::Journal;
 use phase::Phase;
-use process::SessionProcess;
 
 /// What the built-in executor must be told by the program that embeds it.
 #[derive(Debug, Clone)]
@@ -112,11 +111,12 @@ impl Executor for BuiltinExecutor {
         }
         let key = PhaseKey::of(&order);
         let hold = self.leases.hold(key.clone(), Arc::clone(&sink));
-        let (process, socket) = SessionProcess::spawn(&self.config, &key, &self.journal)?;
+        let (process, entry, socket) = process::spawn(&self.config, &key, &self.journal)?;
         let (stop, stopped) = watch::channel(None);
         let phase = Phase {
             key: key.clone(),
             process,
+            _entry: entry,
             hold,
             sink,
             stopped,

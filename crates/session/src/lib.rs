@@ -10,6 +10,8 @@
 
 mod agent;
 pub mod agents;
+mod directory;
+mod launch;
 mod outbox;
 mod phase;
 pub mod plug;
@@ -24,6 +26,8 @@ pub mod wire;
 mod words;
 mod worker;
 
+pub use directory::{Record, Sessions, State};
+pub use launch::{Launch, SessionProcess, last_words};
 pub use undo::{Undone, undo};
 pub use worker::{SessionError, run_worker};
 

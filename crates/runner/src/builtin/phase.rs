@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use bulkhead_session::wire::{Delivery, Incoming, Outgoing};
+use bulkhead_session::{
+    SessionProcess, last_words,
+    wire::{Delivery, Incoming, Outgoing},
+};
 use tokio::{net::UnixStream, sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    process::{SessionProcess, last_words},
+    journal::Entry,
     relay::{self, RelayError},
 };
 use crate::{
@@ -20,6 +23,7 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(super) struct Phase {
     pub(super) key: PhaseKey,
     pub(super) process: SessionProcess,
+    pub(super) _entry: Entry,
     pub(super) hold: Hold,
     pub(super) sink: std::sync::Arc<dyn PhaseSink>,
     pub(super) stopped: watch::Receiver<Option<StopReason>>,
