@@ -151,6 +151,14 @@ impl FileSystem {
     /// Watches a file, or a directory and the names in it, where the provider can
     /// ([`Capabilities::watch`]).
     pub async fn watch(&self, path: &Path) -> Result<Box<dyn Watcher>, FsError> {
-        self.provider.watch(path).await
+        let watched = self.provider.watch(path).await;
+        // Node names every path here but the empty one.
+        watched.map_err(|error| match path.as_os_str() {
+            none if none.is_empty() => FsError {
+                path: None,
+                ..error
+            },
+            _ => error,
+        })
     }
 }

@@ -29,16 +29,9 @@ pub enum Replace {
 impl FileSystem {
     pub async fn read_file(&self, path: &Path) -> Result<Vec<u8>, FsError> {
         let file = self.provider().open(path, Flags::READ.open, 0).await?;
-        let mut reading = Reading::new(file, pieces()).await?;
-        let mut all = Vec::new();
-        while let Some(piece) = reading.next().await? {
-            if all.len() as u64 + piece.len() as u64 > READ_FILE_MAX_BYTES {
-                let error = FsError::new(Errno::FBIG, "read", path);
-                return Err(error.detail("read it as a stream"));
-            }
-            all.extend_from_slice(&piece);
-        }
-        Ok(all)
+        let read = read_all(file, path).await;
+        // Here Node names the path also where the open file failed.
+        read.map_err(|error| error.at(path))
     }
 
     pub async fn write_file(
@@ -111,6 +104,19 @@ impl FileSystem {
         let real = (self.realpath(one.0).await, self.realpath(other.0).await);
         matches!(real, (Ok(one), Ok(other)) if one == other)
     }
+}
+
+async fn read_all(file: Box<dyn OpenFile>, path: &Path) -> Result<Vec<u8>, FsError> {
+    let mut reading = Reading::new(file, pieces()).await?;
+    let mut all = Vec::new();
+    while let Some(piece) = reading.next().await? {
+        if all.len() as u64 + piece.len() as u64 > READ_FILE_MAX_BYTES {
+            let error = FsError::new(Errno::FBIG, "read", path);
+            return Err(error.detail("read it as a stream"));
+        }
+        all.extend_from_slice(&piece);
+    }
+    Ok(all)
 }
 
 async fn fill(

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd},
         unix::ffi::OsStrExt as _,
     },
     path::{Path, PathBuf},
@@ -121,13 +121,15 @@ pub(super) fn readdir(base: &Base, path: &Path) -> Result<Vec<Entry>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let dir = base.open(path, flags, Mode::empty())?;
     let mut entries = Vec::new();
-    for entry in Dir::read_from(&dir)? {
+    // Reading needs no right to enter, which opening it once more would.
+    let mut names = Dir::new(dir)?;
+    while let Some(entry) = names.read() {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if name != "." && name != ".." {
             let name = name.to_owned();
             let kind = match kind(entry.file_type()) {
-                FileKind::Unknown => kind_of(&dir, entry.file_name()),
+                FileKind::Unknown => kind_of(names.fd()?, entry.file_name()),
                 known => known,
             };
             entries.push(Entry { name, kind });
@@ -137,7 +139,7 @@ pub(super) fn readdir(base: &Base, path: &Path) -> Result<Vec<Entry>> {
 }
 
 /// For file systems that do not say the kind beside the name. A name that is gone meanwhile has none.
-fn kind_of(dir: &OwnedFd, name: &std::ffi::CStr) -> FileKind {
+fn kind_of(dir: BorrowedFd<'_>, name: &std::ffi::CStr) -> FileKind {
     let seen = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
     seen.map_or(FileKind::Unknown, |seen| {
         kind(FileType::from_raw_mode(seen.st_mode))

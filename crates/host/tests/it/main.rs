@@ -4,6 +4,7 @@
 mod conformance;
 mod docker;
 mod local;
+mod node;
 
 mod sftp;
 mod ssh;

@@ -2,9 +2,13 @@
 //!
 //! A host joins by a [`Maker`] and one line in [`conformance`] below. Each section is a test of its own, with a fresh host.
 
+mod errors;
+mod files;
 mod forwarding;
 mod laziness;
 mod local;
+mod names;
+mod operations;
 mod processes;
 mod signals;
 mod ssh;
@@ -20,7 +24,7 @@ use bulkhead_host::{
 use tokio::io::AsyncReadExt as _;
 
 /// Nothing that is waited for takes this long on any machine that works.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Describes hosts of one kind for the suite. Whatever it keeps (a server, a directory) lives as long as it does.
 pub(crate) trait Maker: Send + Sync {
@@ -29,6 +33,19 @@ pub(crate) trait Maker: Send + Sync {
 
     /// A directory of the host in which its user may make directories.
     fn scratch(&self) -> PathBuf;
+
+    /// As whom processes and files are used there.
+    fn user(&self) -> User;
+
+    /// A read-only file system there, with what `tests/node-errors/inside.sh` puts into it.
+    fn read_only(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// A directory on another file system than [`Maker::scratch`].
+    fn other_file_system(&self) -> Option<PathBuf> {
+        None
+    }
 
     /// How many connections or machines have been made so far, where that can be counted.
     fn connections(&self) -> Option<u64> {
@@ -46,6 +63,13 @@ pub(crate) trait Maker: Send + Sync {
     }
 }
 
+/// Whether the rules on permissions hold for the host's user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum User {
+    Root,
+    Other,
+}
+
 /// What is gone after a teardown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
@@ -59,7 +83,7 @@ pub(crate) enum Ends {
 macro_rules! conformance {
     ($($host:ident: $maker:expr;)+) => {
         $(mod $host {
-            use super::{forwarding, laziness, processes, signals, streams, teardown, terminal};
+            use super::{errors, files, forwarding, laziness, names, processes, signals, streams, teardown, terminal};
             conformance! { @tests $maker;
                 h1_processes: processes::section,
                 h1_streams: streams::section,
@@ -67,6 +91,11 @@ macro_rules! conformance {
                 h1_terminal: terminal::section,
                 h1_forwarding: forwarding::section,
                 h2_laziness: laziness::section,
+                h9_files: files::section,
+                h9_synchronous: files::blocking,
+                h9_names: names::section,
+                h9_ten_thousand_files: names::many,
+                h9_errors: errors::section,
                 h3_teardown: teardown::section,
             }
         })+

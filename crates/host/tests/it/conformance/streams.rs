@@ -21,7 +21,7 @@ pub(crate) async fn section(maker: &impl Maker) {
 }
 
 /// 64 MiB; with `BULKHEAD_TEST_STREAM_BYTES` another size, such as 1073741824.
-fn size_bytes() -> u64 {
+pub(super) fn size_bytes() -> u64 {
     let wanted = std::env::var("BULKHEAD_TEST_STREAM_BYTES");
     wanted.map_or(64 << 20, |bytes| bytes.parse().unwrap())
 }
@@ -60,7 +60,7 @@ fn piece(number: u64) -> Vec<u8> {
 }
 
 /// The most memory that this process has held.
-fn peak_bytes() -> u64 {
+pub(super) fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
         .lines()
