@@ -21,15 +21,15 @@ pub(super) const BEAT: Duration = Duration::from_secs(2);
 /// Requests that wait to be written.
 pub(super) const REQUESTS: usize = 16;
 
-/// How far a supervisor has come. A later phase never goes back to an earlier one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Phase {
-    Preparing,
-    Ready(Ready),
-    Started(String),
-    Missing,
-    Refused(String),
-    Ended(End),
+/// How far a supervisor has come. What was once so stays so: whoever looks late sees all of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    pub(super) ready: Option<Ready>,
+    pub(super) refused: Option<String>,
+    /// How the machine names the agent.
+    pub(super) started: Option<String>,
+    pub(super) missing: bool,
+    pub(super) ended: Option<End>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(super) struct Channel {
     input: Writer,
     reports: FramedRead<Reader, LinesCodec>,
     asks: mpsc::Receiver<Ask>,
-    phase: watch::Sender<Phase>,
+    progress: watch::Sender<Progress>,
     unanswered: HashMap<NonZeroU64, oneshot::Sender<()>>,
     next: NonZeroU64,
 }
@@ -69,7 +69,7 @@ impl Channel {
         token: String,
         process: &mut Process,
         asks: mpsc::Receiver<Ask>,
-        phase: watch::Sender<Phase>,
+        progress: watch::Sender<Progress>,
     ) -> Option<Self> {
         let codec = LinesCodec::new_with_max_length(LINE_BYTES);
         Some(Self {
@@ -77,7 +77,7 @@ impl Channel {
             input: process.stdin.take()?,
             reports: FramedRead::new(process.stdout.take()?, codec),
             asks,
-            phase,
+            progress,
             unanswered: HashMap::new(),
             next: NonZeroU64::MIN,
         })
@@ -97,7 +97,7 @@ impl Channel {
             Stop::Said(Remains::Something) => End::Remains,
             Stop::Closed => End::Silent,
         };
-        self.phase.send_replace(Phase::Ended(end));
+        self.progress.send_modify(|so_far| so_far.ended = Some(end));
     }
 
     async fn beat(&mut self) -> Stop {
@@ -120,10 +120,10 @@ impl Channel {
     fn hear(&mut self, line: &str) -> Option<Stop> {
         let report = Report::parse(&self.token, line)?;
         match report {
-            Report::Ready(ready) => drop(self.phase.send_replace(Phase::Ready(ready))),
-            Report::Started(agent) => drop(self.phase.send_replace(Phase::Started(agent))),
-            Report::Missing => drop(self.phase.send_replace(Phase::Missing)),
-            Report::Refused(why) => drop(self.phase.send_replace(Phase::Refused(why))),
+            Report::Ready(ready) => self.note(|so_far| so_far.ready = Some(ready)),
+            Report::Started(agent) => self.note(|so_far| so_far.started = Some(agent)),
+            Report::Missing => self.note(|so_far| so_far.missing = true),
+            Report::Refused(why) => self.note(|so_far| so_far.refused = Some(why)),
             Report::Signalled(id) => {
                 let answer = self.unanswered.remove(&id);
                 // Whoever asked may have stopped waiting.
@@ -133,6 +133,10 @@ impl Channel {
             Report::Ended(remains) => return Some(Stop::Said(remains)),
         }
         None
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Progress)) {
+        self.progress.send_modify(change);
     }
 
     async fn pass_on(&mut self, ask: Ask) {

@@ -59,7 +59,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use level::{Level, Way};
 
 use crate::{Command, Host, HostError, Process};
-use channel::{Ask, BEAT, Phase};
+use channel::{Ask, BEAT, Progress};
 
 /// How long the machine may take to end everything after it was told to: it asks, waits two seconds, and kills.
 const END: Duration = Duration::from_secs(20);
@@ -120,7 +120,7 @@ pub struct Supervisor {
 #[derive(Debug)]
 pub struct Guard {
     asks: mpsc::Sender<Ask>,
-    phase: watch::Receiver<Phase>,
+    progress: watch::Receiver<Progress>,
 }
 
 impl Supervisor {
@@ -190,9 +190,7 @@ impl Guard {
     /// The orderly end: nothing runs on the machine, and the guard is gone when this returns.
     pub async fn release(mut self) {
         if self.asks.send(Ask::End).await.is_ok() {
-            let ended = self
-                .phase
-                .wait_for(|phase| matches!(phase, Phase::Ended(_)));
+            let ended = self.progress.wait_for(|so_far| so_far.ended.is_some());
             // A machine that does not answer is one whose connection ends, and then it does.
             let _ = timeout(END, ended).await;
         }

@@ -11,7 +11,7 @@ use tokio::{
 use super::{
     Guard, Level, Supervisor,
     agent::{Agent, Owner},
-    channel::{Ask, Channel, End, Phase, REQUESTS},
+    channel::{Ask, Channel, End, Progress, REQUESTS},
     protocol::Ready,
 };
 use crate::{Command, ExitStatus, Host, HostError, Process, Signal, Stdio, Target};
@@ -30,7 +30,7 @@ const COMPLAINT_BYTES: u64 = 1024;
 /// A supervisor that is ready for its agent.
 pub(super) struct Standing {
     pub(super) asks: mpsc::Sender<Ask>,
-    pub(super) phase: watch::Receiver<Phase>,
+    pub(super) progress: watch::Receiver<Progress>,
     pub(super) ready: Ready,
     /// Names everything of this supervisor on the machine.
     pub(super) token: String,
@@ -91,7 +91,7 @@ pub(super) async fn guard(supervisor: &Supervisor) -> Result<Guard, HostError> {
     let standing = stand(supervisor, "none").await?;
     let guard = Guard {
         asks: standing.asks.clone(),
-        phase: standing.phase.clone(),
+        progress: standing.progress.clone(),
     };
     let ending = supervisor.ending.clone();
     supervisor.tasks.spawn(async move {
@@ -113,12 +113,9 @@ impl Standing {
     }
 
     pub(super) async fn ended(&self) -> Option<End> {
-        let mut phase = self.phase.clone();
-        let ended = phase.wait_for(|phase| matches!(phase, Phase::Ended(_)));
-        match ended.await.as_deref() {
-            Ok(Phase::Ended(end)) => Some(*end),
-            _ => None,
-        }
+        let mut progress = self.progress.clone();
+        let ended = progress.wait_for(|so_far| so_far.ended.is_some()).await;
+        ended.ok().and_then(|so_far| so_far.ended)
     }
 }
 
@@ -130,30 +127,33 @@ async fn stand(supervisor: &Supervisor, ways: &str) -> Result<Standing, HostErro
     let host = &supervisor.host;
     let mut process = host.spawn(Command::new(argv).stdio(Stdio::PIPES)).await?;
     let (asks, asked) = mpsc::channel(REQUESTS);
-    let (told, mut phase) = watch::channel(Phase::Preparing);
+    let (told, mut progress) = watch::channel(Progress::default());
     let channel =
         Channel::new(token.clone(), &mut process, asked, told).ok_or_else(|| unclear(host))?;
     let complaint = supervisor.tasks.spawn(complaint(process));
     let on_loss = supervisor.options.on_loss.clone();
     let beating = channel.run(on_loss, supervisor.lost.clone());
     supervisor.tasks.spawn(beating);
-    let stands = async {
-        let stands = phase.wait_for(|phase| *phase != Phase::Preparing).await;
-        stands.map(|phase| phase.clone())
+    let answered = async {
+        let answers = |so_far: &Progress| {
+            so_far.ready.is_some() || so_far.refused.is_some() || so_far.ended.is_some()
+        };
+        let answer = progress.wait_for(answers).await;
+        answer.map(|so_far| so_far.clone()).unwrap_or_default()
     };
-    match timeout(PREPARING, stands).await {
-        Ok(Ok(Phase::Ready(ready))) => Ok(Standing {
+    let Ok(answer) = timeout(PREPARING, answered).await else {
+        let _ = asks.send(Ask::End).await;
+        return Err(refused(host, "it did not answer"));
+    };
+    match (answer.ready, answer.refused) {
+        (Some(ready), _) => Ok(Standing {
             asks,
-            phase,
+            progress,
             ready,
             token,
         }),
-        Ok(Ok(Phase::Refused(why))) => Err(refused(host, &why)),
-        Ok(_) => Err(refused(host, &complaint.await.unwrap_or_default())),
-        Err(_) => {
-            let _ = asks.send(Ask::End).await;
-            Err(refused(host, "it did not answer"))
-        }
+        (None, Some(why)) => Err(refused(host, &why)),
+        (None, None) => Err(refused(host, &complaint.await.unwrap_or_default())),
     }
 }
 
@@ -172,11 +172,16 @@ fn under(ready: &Ready, mut command: Command) -> Command {
 
 async fn joined(standing: &mut Standing, process: &Process) -> Joined {
     let told = async {
-        let waits = |phase: &Phase| matches!(phase, Phase::Ready(_));
-        let phase = standing.phase.wait_for(|phase| !waits(phase)).await;
-        match phase.as_deref() {
-            Ok(Phase::Started(agent)) => Joined::Running(agent.clone()),
-            Ok(Phase::Missing) => Joined::Missing,
+        let known = |so_far: &Progress| {
+            so_far.started.is_some() || so_far.missing || so_far.ended.is_some()
+        };
+        let progress = standing.progress.wait_for(known).await;
+        match progress.as_deref() {
+            Ok(Progress {
+                started: Some(agent),
+                ..
+            }) => Joined::Running(agent.clone()),
+            Ok(Progress { missing: true, .. }) => Joined::Missing,
             _ => Joined::Alone,
         }
     };

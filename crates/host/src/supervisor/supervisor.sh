@@ -44,7 +44,8 @@ if [ -r "/proc/$$/stat" ]; then
     view=proc
     grep -q . "/proc/$$/environ" 2>/dev/null
     [ $? -lt 2 ] && marks=environ
-elif ps -A -o pid= -o ppid= -o pgid= >/dev/null 2>&1; then
+elif ps -A -o pid= -o ppid= -o pgid= 2>/dev/null | grep -q "^ *$$ "; then
+    # Some succeed where they see nothing, so it has to show this very process.
     view=ps
     # Some can show environments, by one letter or another: this one's own shows whether it did.
     for option in -E -e; do
@@ -83,8 +84,9 @@ snapshot() {
             esac
             # shellcheck disable=SC2086
             set -- ${line%% *} ${line##*"$closes"}
-            case $2 in
-            Z | X | x) ;;
+            # Neither the dead nor the kernel's own.
+            case $2,$4 in
+            [ZXx],* | *,0) ;;
             *) table="$table$1:${21} p$3 g$4 s$5 $nl" ;;
             esac
         done
@@ -409,18 +411,32 @@ tree_pids() {
 }
 
 # All are stopped before any is killed, and looked for again until there is no new one: what is stopped does not fork.
+# Comes after a look, whose result is in $pids.
 kill_tree() {
-    tries=0
-    while [ $tries -lt 50 ]; do
+    tries_stop=0
+    while [ $tries_stop -lt 50 ]; do
+        signal_all STOP $pids
         before=$known
         collect marked
         tree_pids || return
-        signal_all STOP $pids
         [ "$known" = "$before" ] && break
-        tries=$((tries + 1))
+        tries_stop=$((tries_stop + 1))
     done
     signal_all KILL $pids
+    tries_stop=0
+    while any_of $pids && [ $tries_stop -lt 20 ]; do
+        sleep $short
+        tries_stop=$((tries_stop + 1))
+    done
 }
+
+# A look at all processes is dear; this one is not, and those that come meanwhile are found before the killing.
+any_of() {
+    for pid in "$@"; do
+        kill -0 "$pid" && return 0
+    done
+    return 1
+} 2>/dev/null
 
 # ---- ending -------------------------------------------------------------------------------------------------
 
@@ -471,19 +487,19 @@ end_agent() {
     if agent_lives; then
         ask
         waited=0
-        while [ $waited -lt $naps ] && agent_lives; do
+        while [ $waited -lt $naps ] && { [ "$level" = tree ] && any_of $pids || agent_lives; }; do
             sleep $nap
             waited=$((waited + 1))
         done
     fi
     [ "$level" = namespace ] && destroy
     tries=0
-    while still_lives && [ $tries -lt 40 ]; do
+    while still_lives; do
+        [ $tries -ge 40 ] && left=1 && break
         destroy
         sleep $short
         tries=$((tries + 1))
     done
-    still_lives && left=1
     [ "$level" = cgroup ] && remove_group
     [ -n "$dir" ] && rm -rf "$dir"
 }

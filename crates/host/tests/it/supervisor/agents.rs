@@ -52,9 +52,17 @@ pub(super) enum Terminal {
 
 /// A supervisor with the agents that it has started.
 pub(super) struct Started {
-    _supervisors: Vec<Supervisor>,
+    supervisors: Vec<Supervisor>,
     _processes: Vec<Process>,
     pub(super) levels: Vec<Level>,
+}
+
+impl Started {
+    pub(super) async fn teardown(self) {
+        for supervisor in &self.supervisors {
+            supervisor.teardown().await.unwrap();
+        }
+    }
 }
 
 impl Kind {
@@ -189,7 +197,7 @@ pub(super) async fn start(
         .map(|(_, process, level)| (process, level))
         .unzip();
     Started {
-        _supervisors: supervisors,
+        supervisors,
         _processes: processes,
         levels,
     }

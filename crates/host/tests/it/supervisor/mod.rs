@@ -5,4 +5,5 @@ mod exact;
 mod lost;
 mod machine;
 mod network;
+mod shells;
 mod ssh;
