@@ -69,8 +69,10 @@
   }
 
   class Stats extends Kinds {
+    #times;
     constructor(stat, big) {
       super(stat.kind);
+      this.#times = stat;
       const number = (value) => (big ? BigInt(value) : Number(value));
       for (const name of ['dev', 'nlink', 'uid', 'gid', 'rdev', 'blksize', 'ino', 'size', 'blocks']) this[name] = number(stat[name]);
       this.mode = number((KINDS[stat.kind] ?? 0) | stat.permissions);
@@ -81,6 +83,13 @@
         this[name] = new Date(Math.round(Number(ns) / 1e6));
       }
     }
+    static timesOf(stats) { return stats.#times; }
+  }
+  for (const name of ['atime', 'mtime', 'ctime', 'birthtime']) {
+    Object.defineProperty(Stats.prototype, `${name}Instant`, {
+      get() { return Temporal.Instant.fromEpochNanoseconds(Stats.timesOf(this)[name]); },
+      configurable: true,
+    });
   }
   class BigIntStats extends Stats {}
   const statsOf = (stat, options) => (options?.bigint ? new BigIntStats(stat, true) : new Stats(stat, false));
@@ -385,6 +394,43 @@
     unref() { return this; }
   }
 
+  // What a file that is not there looks like to those who watch it.
+  const NOTHING = { kind: 'unknown', permissions: 0, uid: 0, gid: 0, size: 0n, dev: 0n, ino: 0n, nlink: 0n, rdev: 0n, blksize: 0n, blocks: 0n, atime: 0n, mtime: 0n, ctime: 0n, birthtime: 0n };
+
+  // Looks again and again, which works on every host.
+  class StatWatcher extends bulkhead.EventEmitter {
+    #timer = null;
+    #last = null;
+    constructor(path, { interval = 5007, bigint = false } = {}) {
+      super();
+      const look = async () => {
+        const stat = await operationOf('stat', path).catch(() => NOTHING);
+        const before = this.#last;
+        this.#last = stat;
+        const changed = before === null ? stat === NOTHING : before.mtime !== stat.mtime || before.size !== stat.size || before.ino !== stat.ino;
+        if (changed && this.#timer !== null) this.emit('change', statsOf(stat, { bigint }), statsOf(before ?? stat, { bigint }));
+        if (this.#timer !== null) this.#timer = setTimeout(look, interval);
+      };
+      this.#timer = setTimeout(look, 0);
+    }
+    stop() {
+      clearTimeout(this.#timer);
+      this.#timer = null;
+    }
+    ref() { return this; }
+    unref() { return this; }
+  }
+  const operationOf = (name, path) => bulkhead.call('fs', name, pathOf(path));
+
+  // Bytes of a file that are read when they are asked for.
+  const blobOf = async (path, { type = '' } = {}) => {
+    const { size } = await later(() => operations.stat(path));
+    const part = (from, to, kind) => new Blob([{ size: to - from, bytes: () => readStream(path, { start: from, end: to - 1 }).bytes() }], { type: kind });
+    const blob = part(0, size, type);
+    blob.slice = (from = 0, to = size, kind = '') => part(Math.min(from < 0 ? size + from : from, size), Math.min(to < 0 ? size + to : to, size), kind);
+    return blob;
+  };
+
   const readStream = (path, options) => {
     const { fd, start, end, encoding, highWaterMark = bulkhead.CHUNK, signal } = optionsOf(options);
     if (fd !== undefined && fd !== null) return (typeof fd === 'object' ? fd : new FileHandle(fd)).createReadStream(options);
@@ -449,6 +495,7 @@
   bulkhead.makeFs = () => {
     const promises = { constants };
     const fs = { promises, constants, Stats, Dirent, Dir };
+    const watched = new Map();
     for (const [name, make] of Object.entries(operations)) {
       promises[name] = (...args) => later(() => make(...args));
       // Node has neither of these two beside the promises.
@@ -488,6 +535,21 @@
       existsSync: existsAtOnce,
       createReadStream: readStream,
       createWriteStream: writeStream,
+      openAsBlob: blobOf,
+      watchFile: (path, options, listener) => {
+        const [settings, call] = typeof options === 'function' ? [{}, options] : [options, listener];
+        const key = String(path);
+        const watcher = watched.get(key) ?? new StatWatcher(path, settings);
+        watched.set(key, watcher);
+        return watcher.on('change', call);
+      },
+      unwatchFile: (path, listener) => {
+        const watcher = watched.get(String(path));
+        if (listener) watcher?.off('change', listener);
+        if (!watcher || (listener && watcher.listenerCount('change'))) return;
+        watcher.stop();
+        watched.delete(String(path));
+      },
       watch: (path, options, listener) => (typeof options === 'function' ? new FSWatcher(path, {}, options) : new FSWatcher(path, options, listener)),
     });
     const descriptor = { read: 'read', write: 'write', close: 'close', fstat: 'stat', ftruncate: 'truncate', fchmod: 'chmod', fchown: 'chown', futimes: 'utimes', fsync: 'sync', fdatasync: 'datasync' };

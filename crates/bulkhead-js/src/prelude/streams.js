@@ -119,6 +119,10 @@
       });
       return this;
     }
+    close(callback) {
+      if (callback) this.once('close', callback);
+      this.destroy();
+    }
     async [Symbol.asyncDispose]() { this.destroy(); }
   }
 
@@ -200,6 +204,10 @@
         this.emit('close');
       });
       return this;
+    }
+    close(callback) {
+      if (callback) this.once('close', callback);
+      if (!this.writableEnded) this.end().catch(() => {});
     }
     async [Symbol.asyncDispose]() { if (!this.writableEnded) await this.end(); }
   }

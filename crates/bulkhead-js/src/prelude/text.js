@@ -222,6 +222,32 @@
     };
   }
 
+  // Bytes with a type. A part may also be something that gives its bytes later: `{ size, bytes }`.
+  class Blob {
+    #parts;
+    constructor(parts = [], { type = '' } = {}) {
+      this.#parts = parts.map((part) => {
+        if (part instanceof Blob || typeof part?.bytes === 'function') return part;
+        const bytes = typeof part === 'string' ? encode(part) : Uint8Array.from(bytesOf(part));
+        return { size: bytes.length, bytes: async () => bytes };
+      });
+      this.type = String(type).toLowerCase();
+    }
+    get size() { return this.#parts.reduce((sum, part) => sum + part.size, 0); }
+    async bytes() { return new Uint8Array(Buffer.concat(await Promise.all(this.#parts.map((part) => part.bytes())))); }
+    async arrayBuffer() { return (await this.bytes()).buffer; }
+    async text() { return new TextDecoder().decode(await this.bytes()); }
+    slice(from = 0, to = this.size, type = '') {
+      const size = this.size;
+      const [start, end] = [from, to].map((at) => Math.max(0, Math.min(at < 0 ? size + at : at, size)));
+      return new Blob([{ size: Math.max(0, end - start), bytes: async () => (await this.bytes()).slice(start, end) }], { type });
+    }
+    stream() {
+      const blob = this;
+      return { async *[Symbol.asyncIterator]() { yield await blob.bytes(); } };
+    }
+  }
+
   // What a plug hands over to be written: text, or bytes of any kind.
   bulkhead.toBytes = (data, encoding) => (typeof data === 'string' ? encode(data, encoding) : bytesOf(data));
   bulkhead.encodingOf = encodingOf;
@@ -236,6 +262,7 @@
     TextEncoder,
     TextDecoder,
     Buffer,
+    Blob,
     btoa: (text) => {
       if (/[^\0-\xff]/.test(text)) throw new DOMException('Invalid character', 'InvalidCharacterError');
       return Buffer.from(String(text), 'latin1').toString('base64');

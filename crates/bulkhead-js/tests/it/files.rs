@@ -120,3 +120,15 @@ async fn h9_names_that_are_no_text_stay_what_they_are() {
     let expected = ["true x [\"a\u{fffd}\\n\"]", "[\" -x'\\\"\\n\"]", "true"];
     assert_eq!(said, expected.map(|line| format!("mine: {line}")));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h9_blobs_watched_files_and_temporal() {
+    let said = Bench::new()
+        .run(r#"fs.writeFileSync('a', 'hello'); const blob = await fs.openAsBlob('a', { type: 'text/plain' }); log(blob.size, blob.type, await blob.text(), await blob.slice(1, 3).text(), (await blob.slice(-2).bytes()).length);
+            log(await new Blob(['a', new Uint8Array([98])]).text());
+            const changed = new Promise((done) => fs.watchFile('a', { interval: 50 }, (now, before) => done([now.size, before.size]))); await ctx.sleep(300); fs.appendFileSync('a', '!'); log(await changed); fs.unwatchFile('a');
+            const s = fs.statSync('a'); log(Number(s.mtimeInstant.epochMilliseconds) === Math.floor(s.mtimeMs))"#)
+        .await;
+    let expected = ["5 text/plain hello el 2", "ab", "[ 6, 5 ]", "true"];
+    assert_eq!(said, expected.map(|line| format!("mine: {line}")));
+}

@@ -2,10 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod agent;
+mod examples;
 mod faults;
 mod files;
 mod machine;
 mod messages;
+mod types;
 mod web;
 mod world;
 
