@@ -4,9 +4,11 @@
 //! the date and the command that makes it again. Rounds are interleaved: every contender runs once a round, so that
 //! what disturbs the machine disturbs all of them alike, and the ratios hold where the figures do not.
 
+mod hosts;
 mod memory;
 mod peers;
 mod phase;
+mod raw_engine;
 mod report;
 mod sandbox;
 mod stats;
@@ -34,6 +36,12 @@ enum What {
     FirstEvent(phase::FirstEventOptions),
     /// From a phase's output to its stored and masked log.
     Log(phase::LogOptions),
+    /// A process on a warm local, ssh and docker host, beside the same by hand.
+    HostProcesses(hosts::ProcessOptions),
+    /// Small operations and a large file on an ssh host, against sftp and scp.
+    HostFiles(hosts::FileOptions),
+    /// 1,000 short processes at once on one ssh host.
+    HostCrowd(hosts::CrowdOptions),
 }
 
 #[tokio::main]
@@ -44,6 +52,9 @@ async fn main() -> Result<()> {
         What::Many(options) => memory::measure(options).await?,
         What::FirstEvent(options) => phase::first_event(options).await?,
         What::Log(options) => phase::log(options).await?,
+        What::HostProcesses(options) => hosts::processes(options).await?,
+        What::HostFiles(options) => hosts::files(options).await?,
+        What::HostCrowd(options) => hosts::crowd(options).await?,
     };
     report.publish(arguments.write)
 }
