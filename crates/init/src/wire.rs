@@ -16,8 +16,8 @@ mod plan;
 
 pub use codec::{Malformed, Wire, decode, encode};
 pub use held::{
-    DATA_MAX, ERROR, FRAME_HEADER, FrameHeader, INPUT, MESSAGE, Notice, ORDER_MAX, OUTPUT, Order,
-    PROCESSES_MAX, WINDOW,
+    ACCEPTED_FROM, DATA_MAX, ERROR, FRAME_HEADER, FrameHeader, INPUT, MESSAGE, Notice, ORDER_MAX,
+    OUTPUT, Order, PROCESSES_MAX, Place, WINDOW,
 };
 pub use message::{
     Control, Event, Failure, IoKind, Probed, Reading, Report, Request, SpawnStage, Stop, Use,

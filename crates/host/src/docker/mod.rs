@@ -55,6 +55,7 @@ struct Inner {
     container: Lazy<Container, HostError>,
     /// Something of that name may be on the engine.
     was_asked_for: AtomicBool,
+    has_ended: AtomicBool,
 }
 
 impl DockerHost {
@@ -67,6 +68,7 @@ impl DockerHost {
             name: format!("bulkhead-{}", uuid::Uuid::now_v7().simple()),
             container: Lazy::new(),
             was_asked_for: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
         });
         let files = holder::files(Arc::clone(&inner) as Arc<dyn Place>);
         Self { inner, files }
@@ -94,6 +96,9 @@ impl Inner {
     }
 
     async fn container(&self) -> Result<&Container, HostError> {
+        if self.has_ended.load(Ordering::SeqCst) && self.container.made().is_none() {
+            return Err(self.gone());
+        }
         self.container.get(|| self.make()).await
     }
 
@@ -101,15 +106,22 @@ impl Inner {
         let docker = self.docker().await?;
         self.was_asked_for.store(true, Ordering::SeqCst);
         let made = container::make(&docker, &self.config, &self.name, self.describe()).await;
-        match made {
-            Ok(container) => Ok(container),
-            Err(error) => {
-                // What is left stays noted, and the teardown tries again.
-                if container::remove(&docker, &self.name).await.is_ok() {
-                    self.was_asked_for.store(false, Ordering::SeqCst);
-                }
-                Err(host_error(self.describe(), error))
-            }
+        let error = match made {
+            Ok(container) if !self.has_ended.load(Ordering::SeqCst) => return Ok(container),
+            // The teardown came in between, and may have found nothing yet.
+            Ok(_) => self.gone(),
+            Err(error) => host_error(self.describe(), error),
+        };
+        // What is left stays noted, and the teardown tries again.
+        if container::remove(&docker, &self.name).await.is_ok() {
+            self.was_asked_for.store(false, Ordering::SeqCst);
+        }
+        Err(error)
+    }
+
+    fn gone(&self) -> HostError {
+        HostError::Gone {
+            host: self.describe(),
         }
     }
 
@@ -120,6 +132,7 @@ impl Inner {
     }
 
     async fn teardown(&self) -> Result<(), HostError> {
+        self.has_ended.store(true, Ordering::SeqCst);
         if !self.was_asked_for.load(Ordering::SeqCst) {
             return Ok(());
         }
@@ -167,11 +180,11 @@ impl Host for DockerHost {
     }
 
     async fn connect(&self, to: Endpoint) -> Result<DuplexStream, HostError> {
-        holder::connect(&*self.inner, to).await
+        self.inner.container().await?.holder.stream_to(to).await
     }
 
     async fn listen(&self, at: Endpoint) -> Result<Box<dyn Listener>, HostError> {
-        holder::listen(&*self.inner, at).await
+        self.inner.container().await?.holder.listen_at(at).await
     }
 
     fn isolation(&self) -> Vec<Layer> {

@@ -135,6 +135,17 @@ impl Link {
         &self.tasks
     }
 
+    /// Ends a connection that nobody has.
+    pub(super) fn hang_up(&self, process: u32) {
+        self.order(&Order::Release { process });
+        self.order(&Order::Shut {
+            process,
+            channel: OUTPUT,
+        });
+        self.order(&Order::Finish { process });
+        self.table().finish(process, OUTPUT);
+    }
+
     /// Never waits. After the end it says nothing to anybody.
     pub(super) fn order(&self, order: &Order) {
         let _ = self.orders.send(frame(MESSAGE, 0, &wire::encode(order)));
@@ -180,7 +191,14 @@ impl Link {
     fn heed(&self, notice: Notice) -> io::Result<()> {
         match notice {
             Notice::Ready { .. } => drop(self.ready.send_replace(true)),
-            Notice::Started { process, .. } => self.table().answer(process, Ok(())),
+            Notice::Started { process, .. } => self.table().answer(process, Ok(None)),
+            Notice::Listening { process, at } => self.table().answer(process, Ok(Some(at))),
+            Notice::Accepted { listening, process } => {
+                let accepted = self.table().accept(listening, process);
+                if !accepted.map_err(io::Error::other)? {
+                    self.hang_up(process);
+                }
+            }
             Notice::Failed {
                 process,
                 stage,

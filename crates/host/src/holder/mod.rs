@@ -12,6 +12,7 @@
 //! ```
 
 mod control;
+mod forward;
 mod link;
 mod place;
 mod process;
@@ -28,9 +29,9 @@ use tokio::{
     time::timeout,
 };
 
-pub(crate) use self::place::{Place, connect, files, listen};
+pub(crate) use self::place::{Place, files};
 use self::{link::Link, process::Starting};
-use crate::{Command, HostError, Process, Stdio, Stream};
+use crate::{Command, DuplexStream, Endpoint, HostError, Listener, Process, Stdio, Stream};
 
 /// A machine that answers at all answers in this time, however loaded it is.
 const READY_IN: Duration = Duration::from_secs(60);
@@ -83,6 +84,16 @@ impl Holder {
 
     pub(crate) async fn spawn(&self, command: Command) -> Result<Process, HostError> {
         Starting::run(Arc::clone(&self.link), command).await
+    }
+
+    /// A stream to an endpoint of the holder's place.
+    pub(crate) async fn stream_to(&self, to: Endpoint) -> Result<DuplexStream, HostError> {
+        forward::connect(&self.link, to).await
+    }
+
+    /// A listening endpoint of the holder's place.
+    pub(crate) async fn listen_at(&self, at: Endpoint) -> Result<Box<dyn Listener>, HostError> {
+        forward::listen(&self.link, at).await
     }
 
     /// Ends the connection without waiting for the holder.

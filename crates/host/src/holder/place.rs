@@ -1,12 +1,11 @@
-//! Files and forwards of a place with a holder: further modes of the helper, as processes there.
+//! Files of a place with a holder: another mode of the helper, as a process there.
 
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 
 use crate::{
-    Connect, Endpoint, HostError, Process, SftpProvider, SftpStream, Stdio, Stream,
-    files::Provider, forward,
+    Connect, HostError, Process, SftpProvider, SftpStream, Stdio, Stream, files::Provider,
 };
 
 /// Where the helper can be started.
@@ -54,26 +53,4 @@ impl Connect for FileServer {
     fn can_watch(&self) -> bool {
         true
     }
-}
-
-/// A stream to an endpoint of the place.
-pub(crate) async fn connect(
-    place: &dyn Place,
-    _to: Endpoint,
-) -> Result<forward::Stream, HostError> {
-    Err(HostError::Unsupported {
-        host: place.name(),
-        what: "connect to its ports yet".to_owned(),
-    })
-}
-
-/// A listening endpoint of the place.
-pub(crate) async fn listen(
-    place: &dyn Place,
-    _at: Endpoint,
-) -> Result<Box<dyn forward::Listener>, HostError> {
-    Err(HostError::Unsupported {
-        host: place.name(),
-        what: "listen on its ports yet".to_owned(),
-    })
 }

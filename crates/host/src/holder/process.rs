@@ -65,7 +65,7 @@ impl Starting {
         match answer {
             Err(_) => return Err(gone()),
             Ok(Err((stage, errno))) => return Err(failed(&link, program, cwd, &stage, errno)),
-            Ok(Ok(())) => {}
+            Ok(Ok(_)) => {}
         }
         let reader = |wanted: bool, channel: u8, tap: Tap| {
             let reader = Output::new(Arc::clone(&link), process, channel, tap);
@@ -154,7 +154,7 @@ struct StartError {
     source: io::Error,
 }
 
-fn writer(link: &Arc<Link>, process: u32, input: Arc<Input>) -> Writer {
+pub(super) fn writer(link: &Arc<Link>, process: u32, input: Arc<Input>) -> Writer {
     let (ours, theirs) = tokio::io::duplex(INPUT_BUFFER);
     let link = Arc::clone(link);
     let tasks = link.tasks().clone();
@@ -190,7 +190,7 @@ async fn feed(link: &Link, process: u32, input: &Input, mut from: DuplexStream) 
 }
 
 /// An output as its reader sees it. What was read is granted anew in quarters of the window.
-struct Output {
+pub(super) struct Output {
     link: Arc<Link>,
     process: u32,
     channel: u8,
@@ -201,7 +201,7 @@ struct Output {
 }
 
 impl Output {
-    fn new(link: Arc<Link>, process: u32, channel: u8, tap: Tap) -> Self {
+    pub(super) fn new(link: Arc<Link>, process: u32, channel: u8, tap: Tap) -> Self {
         Self {
             link,
             process,

@@ -9,21 +9,29 @@ use std::{
     },
 };
 
-use bulkhead_init::wire::{Malformed, OUTPUT, SpawnStage, WINDOW};
+use bulkhead_init::wire::{ACCEPTED_FROM, Malformed, OUTPUT, Place, SpawnStage, WINDOW};
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::ExitStatus;
 
-/// Whether a start succeeded, else how far it came and the kernel's number.
-pub(super) type Answer = Result<(), (SpawnStage, i32)>;
+/// Whether a start succeeded, and where a listening is; else how far it came and the kernel's number.
+pub(super) type Answer = Result<Option<Place>, (SpawnStage, i32)>;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
     entries: HashMap<u32, Entry>,
+    /// Where the connections of each listening go. At most as many wait as a holder keeps.
+    listening: HashMap<u32, mpsc::UnboundedSender<Fresh>>,
     last: u32,
     has_ended: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Process,
+    Connection,
 }
 
 #[derive(Debug)]
@@ -57,7 +65,8 @@ pub(super) struct Tap {
     pub(super) under_way: Arc<AtomicU32>,
 }
 
-/// A process that is being started.
+/// A process or a connection that is being started.
+#[derive(Debug)]
 pub(super) struct Fresh {
     pub(super) process: u32,
     pub(super) answer: oneshot::Receiver<Answer>,
@@ -67,16 +76,56 @@ pub(super) struct Fresh {
 }
 
 impl Table {
-    /// None after the end.
+    /// A new process; none after the end.
     pub(super) fn insert(&mut self) -> Option<Fresh> {
-        if self.has_ended {
-            return None;
+        let process = self.number()?;
+        Some(self.enter(process, What::Process))
+    }
+
+    /// A new connection; none after the end.
+    pub(super) fn insert_connection(&mut self) -> Option<Fresh> {
+        let process = self.number()?;
+        Some(self.enter(process, What::Connection))
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        // Two billion processes later the numbers of the first ones are free again.
+        self.last = (self.last + 1) % ACCEPTED_FROM;
+        (!self.has_ended).then_some(self.last)
+    }
+
+    /// From now on connections to this listening go there.
+    pub(super) fn listen(&mut self, process: u32, to: mpsc::UnboundedSender<Fresh>) {
+        self.listening.insert(process, to);
+    }
+
+    pub(super) fn unlisten(&mut self, process: u32) {
+        self.listening.remove(&process);
+        self.entries.remove(&process);
+    }
+
+    /// A connection that came; false where nobody waits for it any more.
+    pub(super) fn accept(&mut self, listening: u32, process: u32) -> Result<bool, Malformed> {
+        if process < ACCEPTED_FROM || self.entries.contains_key(&process) {
+            return Err(Malformed);
         }
-        // Four billion processes later the numbers of the first ones are free again.
-        self.last = self.last.wrapping_add(1);
-        let process = self.last;
+        let Some(to) = self.listening.get(&listening).cloned() else {
+            return Ok(false);
+        };
+        let fresh = self.enter(process, What::Connection);
+        if to.send(fresh).is_err() {
+            self.entries.remove(&process);
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn enter(&mut self, process: u32, what: What) -> Fresh {
         let (answer, answered) = oneshot::channel();
-        let (exit, exited) = watch::channel(None);
+        let is_process = what == What::Process;
+        // A connection has no end of its own but those of its streams.
+        let status = (!is_process).then_some(ExitStatus::HostEnded);
+        let (exit, exited) = watch::channel(status);
         let (output, output_tap) = tap();
         let (error, error_tap) = tap();
         let input = Arc::new(Input {
@@ -88,18 +137,18 @@ impl Table {
             Entry {
                 answer: Some(answer),
                 input: Arc::clone(&input),
-                outputs: [Some(output), Some(error)],
+                outputs: [Some(output), is_process.then_some(error)],
                 exited: exit,
-                is_released: false,
+                is_released: !is_process,
             },
         );
-        Some(Fresh {
+        Fresh {
             process,
             answer: answered,
             input,
             outputs: [output_tap, error_tap],
             exited,
-        })
+        }
     }
 
     pub(super) fn answer(&mut self, process: u32, answer: Answer) {
@@ -175,6 +224,7 @@ impl Table {
 
     pub(super) fn end(&mut self) {
         self.has_ended = true;
+        self.listening.clear();
         for (_, entry) in self.entries.drain() {
             entry.input.refused.cancel();
             entry.exited.send_if_modified(|status| {

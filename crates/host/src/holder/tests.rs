@@ -270,3 +270,54 @@ async fn h14_a_holder_that_hears_nothing_ends_by_itself() {
     assert_eq!(status.unwrap(), ExitStatus::HostEnded);
     assert!(started.process.wait().await.unwrap().success());
 }
+
+#[tokio::test]
+async fn h1_connections_go_both_ways_and_each_direction_ends_by_itself() {
+    let started = start(&[]).await;
+    let dir = tempfile::tempdir().unwrap();
+    let any = Endpoint::Tcp(([127, 0, 0, 1], 0).into());
+    for at in [any, Endpoint::Unix(dir.path().join("a socket"))] {
+        let mut listener = started.holder.listen_at(at).await.unwrap();
+        let at = listener.endpoint();
+        let both = tokio::join!(started.holder.stream_to(at.clone()), listener.accept());
+        let (mut near, mut far) = (both.0.unwrap(), both.1.unwrap());
+        near.write_all(b"question").await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut heard = String::new();
+        far.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(heard, "question");
+        // The other direction is still open.
+        drop(listener);
+        far.write_all(b"answer").await.unwrap();
+        drop(far);
+        let mut heard = String::new();
+        near.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(heard, "answer");
+        drop(near);
+        let refused = started.holder.stream_to(at).await;
+        assert!(matches!(refused, Err(HostError::Forward { .. })));
+    }
+    let empty = async {
+        while !started.holder.link.table().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), empty)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn h1_a_connection_that_nobody_accepts_ends_with_the_listening() {
+    let started = start(&[]).await;
+    let any = Endpoint::Tcp(([127, 0, 0, 1], 0).into());
+    let listener = started.holder.listen_at(any).await.unwrap();
+    let mut near = started.holder.stream_to(listener.endpoint()).await.unwrap();
+    drop(listener);
+    let mut heard = Vec::new();
+    let read = near.read_to_end(&mut heard);
+    let read = tokio::time::timeout(Duration::from_secs(20), read)
+        .await
+        .unwrap();
+    assert!(matches!(read, Ok(0)), "{read:?}");
+}

@@ -67,15 +67,24 @@ impl Inner {
         format!("sandbox on {}", self.outer.describe())
     }
 
-    async fn spawn(&self, command: Command) -> Result<Process, HostError> {
-        if self.has_ended.load(Ordering::SeqCst) && self.walls.made().is_none() {
-            return Err(HostError::Gone {
-                host: self.describe(),
-            });
+    async fn walls(&self) -> Result<&Walls, HostError> {
+        let gone = || HostError::Gone {
+            host: self.describe(),
+        };
+        let has_ended = || self.has_ended.load(Ordering::SeqCst);
+        if has_ended() && self.walls.made().is_none() {
+            return Err(gone());
         }
-        let host = self.describe();
-        let build = || Walls::build(&self.outer, &self.config, &host);
-        self.walls.get(build).await?.holder.spawn(command).await
+        let build = || async {
+            let walls = Walls::build(&self.outer, &self.config, &self.describe()).await?;
+            // The teardown came in between, and found nothing yet.
+            if has_ended() {
+                walls.end().await;
+                return Err(gone());
+            }
+            Ok(walls)
+        };
+        self.walls.get(build).await
     }
 }
 
@@ -83,7 +92,8 @@ impl Inner {
 impl Place for Inner {
     async fn helper(&self, arguments: Vec<String>, stdio: Stdio) -> Result<Process, HostError> {
         let argv = std::iter::once(walls::HELPER.to_owned()).chain(arguments);
-        self.spawn(Command::new(argv).stdio(stdio)).await
+        let command = Command::new(argv).stdio(stdio);
+        self.walls().await?.holder.spawn(command).await
     }
 
     fn name(&self) -> String {
@@ -102,7 +112,7 @@ impl Host for WrappedSandboxHost {
     }
 
     async fn spawn(&self, command: Command) -> Result<Process, HostError> {
-        self.inner.spawn(command).await
+        self.inner.walls().await?.holder.spawn(command).await
     }
 
     fn files(&self) -> Arc<dyn Provider> {
@@ -110,11 +120,11 @@ impl Host for WrappedSandboxHost {
     }
 
     async fn connect(&self, to: Endpoint) -> Result<DuplexStream, HostError> {
-        holder::connect(&*self.inner, to).await
+        self.inner.walls().await?.holder.stream_to(to).await
     }
 
     async fn listen(&self, at: Endpoint) -> Result<Box<dyn Listener>, HostError> {
-        holder::listen(&*self.inner, at).await
+        self.inner.walls().await?.holder.listen_at(at).await
     }
 
     fn isolation(&self) -> Vec<Layer> {

@@ -21,8 +21,16 @@ pub(super) struct Child {
     input: Option<Input>,
     output: Option<Output>,
     error: Option<Output>,
-    /// The outer end, where the streams are one terminal.
-    terminal: Option<Rc<OwnedFd>>,
+    kind: Kind,
+}
+
+/// What the streams are.
+enum Kind {
+    Pipes,
+    /// One terminal, and this its outer end.
+    Terminal(Rc<OwnedFd>),
+    /// A connection, and no process at all.
+    Socket(Rc<OwnedFd>),
 }
 
 struct Input {
@@ -62,7 +70,7 @@ impl Child {
             input: input.map(|fd| Input::new(Rc::new(fd))),
             output: output.map(|fd| Output::new(Rc::new(fd))),
             error: error.map(|fd| Output::new(Rc::new(fd))),
-            terminal: None,
+            kind: Kind::Pipes,
         }
     }
 
@@ -75,7 +83,21 @@ impl Child {
             input: Some(Input::new(Rc::clone(&outer))),
             output: Some(Output::new(Rc::clone(&outer))),
             error: None,
-            terminal: Some(outer),
+            kind: Kind::Terminal(outer),
+        }
+    }
+
+    /// Nobody waits for its end or signals it: its streams are all that it has.
+    pub(super) fn with_socket(socket: OwnedFd) -> Self {
+        let socket = Rc::new(socket);
+        Self {
+            pid: 0,
+            is_alive: false,
+            is_released: true,
+            input: Some(Input::new(Rc::clone(&socket))),
+            output: Some(Output::new(Rc::clone(&socket))),
+            error: None,
+            kind: Kind::Socket(socket),
         }
     }
 
@@ -97,7 +119,9 @@ impl Child {
     }
 
     pub(super) const fn is_over(&self) -> bool {
-        !self.is_alive && self.is_released && self.output.is_none() && self.error.is_none()
+        let is_read = self.output.is_none() && self.error.is_none();
+        let is_written = self.input.is_none() || !matches!(self.kind, Kind::Socket(_));
+        !self.is_alive && self.is_released && is_read && is_written
     }
 
     /// What to poll for; outputs only where there is `room` for what they say.
@@ -106,7 +130,7 @@ impl Child {
             let waits = !input.queue.is_empty();
             // A pipe without a reader shows as an error even when nothing is waited for.
             let events = if waits { libc::POLLOUT } else { 0 };
-            (waits || self.terminal.is_none()).then(|| (INPUT, input.fd.as_raw_fd(), events))
+            (waits || !self.is_terminal()).then(|| (INPUT, input.fd.as_raw_fd(), events))
         });
         let output = |channel, output: &Option<Output>| {
             let output = output.as_ref().filter(|output| room && output.window > 0)?;
@@ -123,7 +147,7 @@ impl Child {
     /// there is read without being asked to.
     pub(super) fn is_terminal_to_drain(&self) -> bool {
         let output = self.output.as_ref();
-        self.terminal.is_some() && !self.is_alive && output.is_some_and(|output| output.window > 0)
+        self.is_terminal() && !self.is_alive && output.is_some_and(|output| output.window > 0)
     }
 
     /// Refuses what nobody has granted.
@@ -142,10 +166,8 @@ impl Child {
     pub(super) fn finish_input(&mut self) {
         if let Some(input) = &mut self.input {
             input.is_finished = true;
-            if input.queue.is_empty() && self.terminal.is_none() {
-                self.input = None;
-            }
         }
+        self.close_finished_input();
     }
 
     pub(super) fn write_input(&mut self) -> Progress {
@@ -158,16 +180,31 @@ impl Child {
                 Progress::Ended
             }
             Ok(progress) => {
-                if input.queue.is_empty() && input.is_finished && self.terminal.is_none() {
-                    self.input = None;
-                }
+                self.close_finished_input();
                 progress
             }
         }
     }
 
+    fn close_finished_input(&mut self) {
+        let input = self.input.as_ref();
+        if self.is_terminal()
+            || !input.is_some_and(|input| input.is_finished && input.queue.is_empty())
+        {
+            return;
+        }
+        self.input = None;
+        if let Kind::Socket(socket) = &self.kind {
+            super::socket::shut(socket, libc::SHUT_WR);
+        }
+    }
+
+    const fn is_terminal(&self) -> bool {
+        matches!(self.kind, Kind::Terminal(_))
+    }
+
     pub(super) fn read_output(&mut self, channel: u8, buffer: &mut [u8]) -> Progress {
-        let is_over = self.terminal.is_some() && !self.is_alive;
+        let is_over = self.is_terminal() && !self.is_alive;
         let slot = if channel == OUTPUT {
             &mut self.output
         } else {
@@ -212,10 +249,17 @@ impl Child {
         } else {
             self.error = None;
         }
+        if let Kind::Socket(socket) = &self.kind {
+            super::socket::shut(socket, libc::SHUT_RD);
+        }
     }
 
     /// A process that is gone gets nothing; its group may outlive it, and is asked as long as the host may ask.
     pub(super) fn signal(&self, to_group: bool, number: i32) {
+        // A connection has none, and 0 would be the holder's own group.
+        if self.pid <= 0 {
+            return;
+        }
         let target = match (to_group, self.is_alive) {
             (true, _) => -self.pid,
             (false, true) => self.pid,
@@ -226,7 +270,7 @@ impl Child {
     }
 
     pub(super) fn resize(&self, rows: u16, columns: u16) {
-        if let Some(terminal) = &self.terminal {
+        if let Kind::Terminal(terminal) = &self.kind {
             let _ = super::start::set_size(terminal, rows, columns);
         }
     }

@@ -12,20 +12,22 @@
 
 mod child;
 mod signals;
+mod socket;
 mod start;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
-    os::fd::{BorrowedFd, OwnedFd, RawFd},
+    os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
 };
 
 use bulkhead_init::wire::{
-    self, ERROR, FRAME_HEADER, FrameHeader, INPUT, MESSAGE, Notice, OUTPUT, Order, PROCESSES_MAX,
-    SpawnStage, WINDOW,
+    self, ACCEPTED_FROM, ERROR, FRAME_HEADER, FrameHeader, INPUT, MESSAGE, Notice, OUTPUT, Order,
+    PROCESSES_MAX, SpawnStage, WINDOW,
 };
 use child::{Child, Progress};
 use signals::Signals;
+use socket::Listening;
 
 use crate::sys;
 
@@ -38,6 +40,10 @@ struct Holder {
     arrived: Vec<u8>,
     waiting: VecDeque<u8>,
     children: BTreeMap<u32, Child>,
+    /// Sockets whose connecting has no outcome yet.
+    connecting: BTreeMap<u32, OwnedFd>,
+    listening: BTreeMap<u32, Listening>,
+    last_accepted: u32,
 }
 
 /// Which of the polled files became ready.
@@ -46,6 +52,8 @@ enum Source {
     Host,
     HostTakes,
     Channel(u32, u8),
+    Connecting(u32),
+    Listening(u32),
 }
 
 /// Serves until the host is gone, or says nothing for `silence_ms` (negative: however long).
@@ -60,6 +68,9 @@ pub(crate) fn run(silence_ms: i32) -> io::Result<()> {
         arrived: Vec::new(),
         waiting: VecDeque::new(),
         children: BTreeMap::new(),
+        connecting: BTreeMap::new(),
+        listening: BTreeMap::new(),
+        last_accepted: ACCEPTED_FROM,
     };
     // SAFETY: no preconditions.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
@@ -99,6 +110,8 @@ impl Holder {
                     }
                     Source::HostTakes => self.flush()?,
                     Source::Channel(process, channel) => self.carry(process, channel),
+                    Source::Connecting(process) => self.connected(process),
+                    Source::Listening(listening) => self.accept(listening),
                 }
             }
         }
@@ -118,6 +131,16 @@ impl Holder {
                     .flatten()
                     .map(|(channel, fd, events)| (fd, events, Source::Channel(*process, channel))),
             );
+        }
+        for (process, socket) in &self.connecting {
+            files.push((
+                socket.as_raw_fd(),
+                libc::POLLOUT,
+                Source::Connecting(*process),
+            ));
+        }
+        for (process, listening) in &self.listening {
+            files.push((listening.raw(), libc::POLLIN, Source::Listening(*process)));
         }
         files
             .into_iter()
@@ -201,6 +224,7 @@ impl Holder {
                 if let Some(child) = self.children.get_mut(&process) {
                     child.finish_input();
                 }
+                self.forget(process);
             }
             Order::Shut { process, channel } => {
                 if let Some(child) = self.children.get_mut(&process) {
@@ -209,12 +233,25 @@ impl Holder {
                 self.forget(process);
             }
             Order::Release { process } => {
+                self.connecting.remove(&process);
                 if let Some(child) = self.children.get_mut(&process) {
                     child.release();
                 }
                 self.forget(process);
             }
             Order::Beat {} => {}
+            Order::Connect { process, to } => match socket::begin_connect(&to) {
+                Ok(socket) => drop(self.connecting.insert(process, socket)),
+                Err(error) => self.failed(process, SpawnStage::Setup {}, &error),
+            },
+            Order::Listen { process, at } => match Listening::open(&at) {
+                Ok((listening, at)) => {
+                    self.listening.insert(process, listening);
+                    self.tell(&Notice::Listening { process, at });
+                }
+                Err(error) => self.failed(process, SpawnStage::Setup {}, &error),
+            },
+            Order::Unlisten { process } => drop(self.listening.remove(&process)),
         }
     }
 
@@ -233,15 +270,44 @@ impl Holder {
                 self.children.insert(process, child);
                 self.tell(&Notice::Started { process, pid });
             }
-            Err((stage, error)) => {
-                let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
-                self.tell(&Notice::Failed {
-                    process,
-                    stage,
-                    errno,
-                });
-            }
+            Err((stage, error)) => self.failed(process, stage, &error),
         }
+    }
+
+    fn failed(&mut self, process: u32, stage: SpawnStage, error: &io::Error) {
+        let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+        self.tell(&Notice::Failed {
+            process,
+            stage,
+            errno,
+        });
+    }
+
+    fn connected(&mut self, process: u32) {
+        let Some(socket) = self.connecting.remove(&process) else {
+            return;
+        };
+        match socket::outcome(&socket) {
+            Ok(()) => {
+                self.children.insert(process, Child::with_socket(socket));
+                self.tell(&Notice::Started { process, pid: 0 });
+            }
+            Err(error) => self.failed(process, SpawnStage::Setup {}, &error),
+        }
+    }
+
+    /// Where there is no room for it, a connection is closed at once.
+    fn accept(&mut self, listening: u32) {
+        let Some(Ok(socket)) = self.listening.get(&listening).map(Listening::accept) else {
+            return;
+        };
+        if self.children.len() >= PROCESSES_MAX {
+            return;
+        }
+        let process = self.last_accepted;
+        self.last_accepted = process.wrapping_add(1).max(ACCEPTED_FROM);
+        self.children.insert(process, Child::with_socket(socket));
+        self.tell(&Notice::Accepted { listening, process });
     }
 
     /// Moves bytes between a process and the queues.
@@ -252,8 +318,14 @@ impl Holder {
         match channel {
             INPUT => match child.write_input() {
                 Progress::Nothing => {}
-                Progress::Moved(bytes) => self.tell(&Notice::Granted { process, bytes }),
-                Progress::Ended => self.tell(&Notice::Refused { process }),
+                Progress::Moved(bytes) => {
+                    self.tell(&Notice::Granted { process, bytes });
+                    self.forget(process);
+                }
+                Progress::Ended => {
+                    self.tell(&Notice::Refused { process });
+                    self.forget(process);
+                }
             },
             _ => {
                 let mut buffer = [0; wire::DATA_MAX];

@@ -70,6 +70,18 @@ impl FrameHeader {
     }
 }
 
+/// Numbers from here on are chosen by the holder, those below by the host.
+pub const ACCEPTED_FROM: u32 = 1 << 31;
+
+choice!(
+    /// Where one can connect to or listen at, as the holder sees it.
+    Place {
+        /// Such as `127.0.0.1:80`.
+        1 => Tcp { address: Vec<u8> },
+        2 => Unix { path: Vec<u8> },
+    }
+);
+
 choice!(
     /// From the host to the holder.
     Order {
@@ -95,6 +107,11 @@ choice!(
         7 => Release { process: u32 },
         /// Says only that the host is there.
         8 => Beat {},
+        /// Connects to a place; what comes of it is a process that has streams 0 and 1 only.
+        9 => Connect { process: u32, to: Place },
+        10 => Listen { process: u32, at: Place },
+        /// Ends a listening, not the connections that it gave.
+        11 => Unlisten { process: u32 },
     }
 );
 
@@ -113,5 +130,8 @@ choice!(
         6 => Refused { process: u32 },
         /// With its wait status.
         7 => Exited { process: u32, status: i32 },
+        8 => Listening { process: u32, at: Place },
+        /// A connection came to a listening; its number is the holder's choice.
+        9 => Accepted { listening: u32, process: u32 },
     }
 );
