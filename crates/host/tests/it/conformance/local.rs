@@ -8,7 +8,7 @@ use std::{
 
 use bulkhead_host::{Host, LocalConfig, LocalHost};
 
-use super::{Maker, User, errors};
+use super::{Maker, errors};
 
 /// The variable that tells a test inside where its places are.
 const BASE: &str = "BASE";
@@ -43,14 +43,6 @@ impl Maker for Local {
 
     fn scratch(&self) -> PathBuf {
         self.dir.clone()
-    }
-
-    fn user(&self) -> User {
-        if rustix::process::geteuid().is_root() {
-            User::Root
-        } else {
-            User::Other
-        }
     }
 
     fn read_only(&self) -> Option<PathBuf> {

@@ -34,9 +34,6 @@ pub(crate) trait Maker: Send + Sync {
     /// A directory of the host in which its user may make directories.
     fn scratch(&self) -> PathBuf;
 
-    /// As whom processes and files are used there.
-    fn user(&self) -> User;
-
     /// A read-only file system there, with what `tests/node-errors/inside.sh` puts into it.
     fn read_only(&self) -> Option<PathBuf> {
         None
@@ -61,13 +58,6 @@ pub(crate) trait Maker: Send + Sync {
     fn ends(&self) -> Ends {
         Ends::Everything
     }
-}
-
-/// Whether the rules on permissions hold for the host's user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum User {
-    Root,
-    Other,
 }
 
 /// What is gone after a teardown.
