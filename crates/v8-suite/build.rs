@@ -24,7 +24,7 @@ fn main() {
     for file in [&source, &v8.join("lib/libmini_racer.so")] {
         println!("cargo:rerun-if-changed={}", file.display());
     }
-    let v8 = fs::canonicalize(&v8).expect("`.v8` is missing: run scripts/setup build");
+    let v8 = fs::canonicalize(&v8).expect("`.v8` is missing: run scripts/setup js");
     println!(
         "cargo:rustc-link-arg-tests=-Wl,-rpath,{}",
         v8.join("lib").display()

@@ -11,7 +11,7 @@ fn main() {
         if !file.is_file() {
             eprintln!(
                 "V8's library has not been made for this checkout ({} is missing).\n\
-                 Run `scripts/setup build`, or `scripts/v8` alone, and build again.",
+                 Run `scripts/setup js`, or `scripts/v8` alone, and build again.",
                 file.display()
             );
             std::process::exit(1);

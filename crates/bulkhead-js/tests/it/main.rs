@@ -7,6 +7,7 @@ mod faults;
 mod files;
 mod machine;
 mod messages;
+mod sessions;
 mod types;
 mod web;
 mod world;
