@@ -103,6 +103,7 @@ impl Channel {
     async fn beat(&mut self) -> Stop {
         let mut beats = interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut owned = true;
         loop {
             tokio::select! {
                 report = self.reports.next() => match report {
@@ -111,7 +112,14 @@ impl Channel {
                     },
                     Some(Err(_)) | None => return Stop::Closed,
                 },
-                Some(ask) = self.asks.recv() => self.pass_on(ask).await,
+                ask = self.asks.recv(), if owned => match ask {
+                    Some(ask) => self.pass_on(ask).await,
+                    // A start that was given up: nobody else can end what it began.
+                    None => {
+                        owned = false;
+                        self.write(&Request::End).await;
+                    }
+                },
                 _ = beats.tick() => self.write(&Request::Beat).await,
             }
         }

@@ -141,6 +141,7 @@ impl Supervisor {
     /// reach the agent. Dropping it ends neither it nor the supervision.
     pub async fn start(&self, command: Command) -> Result<(Process, Level), HostError> {
         let _one = self.starting.lock().await;
+        self.still_there()?;
         let (process, level) = start::agent(self, command).await?;
         self.remember(level);
         Ok((process, level))
@@ -150,6 +151,7 @@ impl Supervisor {
     /// container that the engine there started. Commands are required.
     pub async fn guard(&self) -> Result<Guard, HostError> {
         let _one = self.starting.lock().await;
+        self.still_there()?;
         start::guard(self).await
     }
 
@@ -159,6 +161,15 @@ impl Supervisor {
             .reached
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn still_there(&self) -> Result<(), HostError> {
+        if self.ending.is_cancelled() {
+            return Err(HostError::Gone {
+                host: self.host.describe(),
+            });
+        }
+        Ok(())
     }
 
     fn remember(&self, level: Level) {

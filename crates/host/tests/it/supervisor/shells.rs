@@ -420,3 +420,33 @@ async fn h14_where_nothing_that_is_allowed_works_no_agent_starts() {
         "{started:?}"
     );
 }
+
+/// Nobody else could end what a start that was given up had begun.
+#[tokio::test(flavor = "multi_thread")]
+async fn h14_a_start_that_is_given_up_leaves_nothing_and_none_comes_after_the_teardown() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Altered::new(dir.path(), "/bin/sh", &[]);
+    let supervisor = Supervisor::new(Arc::clone(&host) as _, Options::default());
+    for given_ms in [5, 20, 50, 100, 200] {
+        let word = word();
+        let start = supervisor.start(stubborn(&word));
+        let started = tokio::time::timeout(Duration::from_millis(given_ms), start).await;
+        if started.is_ok() {
+            break;
+        }
+    }
+    supervisor.teardown().await.unwrap();
+    assert_eq!(left_in(dir.path()), Vec::<String>::new());
+    let after = supervisor.start(Command::new(["true"])).await;
+    assert!(matches!(after, Err(HostError::Gone { .. })), "{after:?}");
+    let tokens: Vec<_> = host
+        .seen
+        .lock()
+        .unwrap()
+        .iter()
+        .filter_map(|command| command.argv.get(4).cloned())
+        .collect();
+    for token in tokens.iter().filter(|token| token.len() == 32) {
+        until("no process is left", LIMIT, || carrying(token).is_empty()).await;
+    }
+}
