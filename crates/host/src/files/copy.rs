@@ -6,7 +6,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use rustix::io::Errno;
 
 use super::{
-    FileKind, FileSystem, FsError, Refusal, Stat, lexical,
+    FileKind, FileSystem, Follow, FsError, Refusal, Stat, lexical,
     options::{CopyOptions, Existing, Links},
     whole::Replace,
 };
@@ -49,7 +49,14 @@ impl FileSystem {
         let (shown_from, shown_to) = (from.display(), to.display());
         let refused = |refusal, why| Err(FsError::refused(refusal, "cp", to, why));
         if let Some(target) = &target {
-            if source.is_same_file(target) {
+            let follow = match options.links {
+                Links::Follow => Follow::Yes,
+                Links::Resolve | Links::Verbatim => Follow::No,
+            };
+            if self
+                .is_one_file((from, &source), (to, target), follow)
+                .await
+            {
                 let why = "src and dest cannot be the same".to_owned();
                 return refused(Refusal::CopyInvalid, why);
             }
@@ -95,7 +102,10 @@ impl FileSystem {
             match self.stat(&parent).await {
                 Err(error) if error.is(Errno::NOENT) => return Ok(()),
                 stat => {
-                    if step.source.is_same_file(&stat?) {
+                    let (source, other) = ((step.from, &step.source), (&*parent, &stat?));
+                    if step.source.is_directory()
+                        && self.is_one_file(source, other, Follow::Yes).await
+                    {
                         return Err(into_itself(step.from, step.to));
                     }
                 }

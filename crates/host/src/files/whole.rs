@@ -1,13 +1,14 @@
 //! Whole files: reading, writing, copying, cutting.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use rustix::io::Errno;
 
 use super::{
-    FileSystem, FsError, OpenFile,
+    FileSystem, Follow, FsError, OpenFile,
     flags::Flags,
+    lexical,
     options::{ReadStreamOptions, WriteOptions, WriteStreamOptions},
     stream::{Reading, WriteStream},
 };
@@ -82,8 +83,9 @@ impl FileSystem {
             ..OpenFlags::default()
         };
         let target = self.provider().open(to, flags, stat.permissions).await?;
+        let other = target.stat().await?;
         if self
-            .is_one_file((from, &stat), (to, &target.stat().await?))
+            .is_one_file((from, &stat), (to, &other), Follow::Yes)
             .await
         {
             return Ok(());
@@ -96,13 +98,34 @@ impl FileSystem {
         copied
     }
 
-    /// A provider that knows no inodes is asked where the paths lead: emptying the source for its own copy would lose it.
-    async fn is_one_file(&self, one: (&Path, &Stat), other: (&Path, &Stat)) -> bool {
+    /// Whether two paths lead to one file. Where the provider knows no inodes it is asked where they lead: taking a file for
+    /// another one would empty or remove it for its own copy.
+    pub(super) async fn is_one_file(
+        &self,
+        one: (&Path, &Stat),
+        other: (&Path, &Stat),
+        follow: Follow,
+    ) -> bool {
         if one.1.inode != 0 && other.1.inode != 0 {
             return one.1.is_same_file(other.1);
         }
-        let real = (self.realpath(one.0).await, self.realpath(other.0).await);
+        let real = (
+            self.real(one.0, follow).await,
+            self.real(other.0, follow).await,
+        );
         matches!(real, (Ok(one), Ok(other)) if one == other)
+    }
+
+    /// Where a path leads, with or without the link at its end.
+    async fn real(&self, path: &Path, follow: Follow) -> Result<PathBuf, FsError> {
+        let plain = lexical::normal(path);
+        match (follow, plain.file_name()) {
+            (Follow::No, Some(name)) => {
+                let dir = self.realpath(&lexical::dirname(&plain)).await?;
+                Ok(dir.join(name))
+            }
+            _ => self.realpath(path).await,
+        }
     }
 }
 

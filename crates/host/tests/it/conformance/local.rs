@@ -100,5 +100,21 @@ async fn inside_of_it() {
         has_mounts: true,
         _temporary: None,
     };
+    readable_only(&local).await;
     errors::section(&local).await;
+}
+
+/// Reading a directory needs no right to enter it.
+async fn readable_only(local: &Local) {
+    let place = super::Place::new(local).await;
+    let dir = place.path("readable");
+    place
+        .files
+        .mkdir_recursive(&dir.join("inner"), 0o755)
+        .await
+        .unwrap();
+    place.files.chmod(&dir, 0o400).await.unwrap();
+    assert_eq!(place.files.readdir(&dir).await.unwrap(), ["inner"]);
+    place.files.chmod(&dir, 0o755).await.unwrap();
+    place.end().await;
 }
