@@ -108,7 +108,18 @@ impl Session {
                 self.unreachable(path, follow).await
             }
             Tried::List(path) => self.unreachable(path, Follow::Yes).await,
+            Tried::Link(_, new)
+                if ends_with_slash(new) && !self.exists(&without_slash(new)).await? =>
+            {
+                Ok(Errno::NOENT)
+            }
             Tried::Rename(from, to) | Tried::Link(from, to) => self.missing_of_two(from, to).await,
+            // A link is no directory, wherever it leads.
+            Tried::RemoveDirectory(path) | Tried::Unlink(path)
+                if ends_with_slash(path) && self.exists(&without_slash(path)).await? =>
+            {
+                Ok(Errno::NOTDIR)
+            }
             Tried::MakeDirectory(path)
             | Tried::RemoveDirectory(path)
             | Tried::Unlink(path)
@@ -126,7 +137,7 @@ impl Session {
                 return self.unreachable(&under, Follow::No).await;
             }
         }
-        if self.exists(from).await? {
+        if self.exists(&without_slash(from)).await? {
             Ok(Errno::NOTDIR)
         } else {
             Ok(Errno::NOENT)
@@ -293,13 +304,16 @@ impl Session {
     }
 
     async fn failed_rmdir(&self, path: &Path) -> Result<Errno, Lost> {
-        if path != Path::new("/") && self.has_entries(path).await? {
+        if path != Path::new("/") && self.may_have_entries(path).await? {
             return Ok(Errno::NOTEMPTY);
         }
         Ok(self.fixed(&parent(path)).await?.unwrap_or(Errno::BUSY))
     }
 
     async fn failed_rename(&self, from: &Path, to: &Path) -> Result<Errno, Lost> {
+        if is_dots(from) || is_dots(to) {
+            return Ok(Errno::BUSY);
+        }
         if let Some(errno) = self.apart(from, to).await? {
             return Ok(errno);
         }
@@ -307,7 +321,7 @@ impl Session {
             if !self.is_dir(from).await? {
                 return Ok(Errno::ISDIR);
             }
-            if self.has_entries(to).await? {
+            if self.may_have_entries(to).await? {
                 return Ok(Errno::NOTEMPTY);
             }
         }
@@ -354,10 +368,13 @@ impl Session {
         })
     }
 
-    async fn has_entries(&self, dir: &Path) -> Result<bool, Lost> {
+    /// One that may not be listed is taken to hold something, which is why most removals fail.
+    async fn may_have_entries(&self, dir: &Path) -> Result<bool, Lost> {
         let request = Request::new(kind::OPENDIR).string(path_bytes(dir));
-        let Reply::Handle(handle) = self.ask(request).await? else {
-            return Ok(false);
+        let handle = match self.ask(request).await? {
+            Reply::Handle(handle) => handle,
+            Reply::Status(status) => return Ok(status.code == code::PERMISSION_DENIED),
+            _ => return Ok(false),
         };
         let mut found = false;
         while let Reply::Names(names) = self
@@ -460,6 +477,14 @@ fn invalid(tried: Tried<'_>) -> Errno {
     } else {
         Errno::INVAL
     }
+}
+
+/// Whether the last name is the directory itself or the one above.
+fn is_dots(path: &Path) -> bool {
+    matches!(
+        path_bytes(path).rsplit(|byte| *byte == b'/').next(),
+        Some(b"." | b"..")
+    )
 }
 
 fn ends_with_slash(path: &Path) -> bool {

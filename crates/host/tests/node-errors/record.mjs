@@ -165,9 +165,11 @@ const HANDLED = ['$/tree/file', '$/tree/dir', '$/tree/blank', '$/ro/file'];
 const cases = [
     ...['stat', 'lstat', 'readlink', 'realpath', 'exists', 'chmod', 'chown', 'chownAway', 'lchown', 'utimes', 'lutimes',
         'unlink', 'rmdir', 'mkdir', 'mkdirRecursive', 'rm', 'rmForce', 'watch',
-    ].flatMap((op) => once(op, NAMES)),
-    // Without the one that removes its own beginning, in no order.
-    ...['rmRecursive', 'rmBoth'].flatMap((op) => once(op, NAMES.filter((place) => !place.endsWith('/..')))),
+    ].flatMap((op) => once(op, NAMES))
+        // Where a path is too long, what realpath says is the C library's own.
+        .filter(([op, place]) => op !== 'realpath' || place !== DEEP),
+    // Without the one that removes its own beginning, and the one where either of two names may fail first.
+    ...['rmRecursive', 'rmBoth'].flatMap((op) => once(op, NAMES.filter((place) => !place.endsWith('/..') && place !== '$/tree/locked'))),
     ...each('access', NAMES, ['F', 'R', 'W', 'X']),
     ...['readFile', 'writeFile', 'appendFile', 'readdir', 'readdirWithFileTypes', 'readdirRecursive', 'readdirBoth',
         'opendir'].flatMap((op) => once(op, PLACES)),
