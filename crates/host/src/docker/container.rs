@@ -285,7 +285,8 @@ async fn await_removal(
     while Instant::now() < deadline {
         match docker.inspect_container(name, None).await {
             Err(error) if is_missing(&error) => return Ok(()),
-            _ => sleep(LOOK_EVERY).await,
+            Err(error) => return Err(DockerError::engine("removing the container")(error)),
+            Ok(_) => sleep(LOOK_EVERY).await,
         }
     }
     Err(DockerError::engine("removing the container")(conflict))

@@ -24,6 +24,7 @@ use std::{
 
 use async_trait::async_trait;
 use bollard::Docker;
+use tokio::sync::Mutex;
 
 pub use config::{
     ContainerLimits, DockerConfig, Mount, MountAccess, Namespace, Network, NoNewPrivileges,
@@ -56,6 +57,8 @@ struct Inner {
     /// Something of that name may be on the engine.
     was_asked_for: AtomicBool,
     has_ended: AtomicBool,
+    /// Whoever tears down at the same time waits for the first.
+    ending: Mutex<()>,
 }
 
 impl DockerHost {
@@ -69,6 +72,7 @@ impl DockerHost {
             container: Lazy::new(),
             was_asked_for: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
+            ending: Mutex::const_new(()),
         });
         let files = holder::files(Arc::clone(&inner) as Arc<dyn Place>);
         Self { inner, files }
@@ -133,6 +137,7 @@ impl Inner {
 
     async fn teardown(&self) -> Result<(), HostError> {
         self.has_ended.store(true, Ordering::SeqCst);
+        let _alone = self.ending.lock().await;
         if !self.was_asked_for.load(Ordering::SeqCst) {
             return Ok(());
         }
