@@ -171,7 +171,10 @@ export interface ByteReader extends AsyncIterable<Buffer> {
   json(): Promise<any>;
   /** Line by line, without their ends. */
   lines(): AsyncIterable<string>;
-  pipe(to: ByteWriter, options?: { end?: boolean }): Promise<ByteWriter>;
+  /** Writes all that is left, as fast as it is taken. */
+  pipeTo(to: ByteWriter, options?: { end?: boolean }): Promise<void>;
+  /** The same as Node's: what goes wrong is an event. */
+  pipe<T extends ByteWriter>(to: T, options?: { end?: boolean }): T;
   on(event: 'data', listener: (chunk: Buffer) => void): this;
   on(event: 'end' | 'close', listener: () => void): this;
   on(event: 'error', listener: (error: Error) => void): this;

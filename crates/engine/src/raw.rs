@@ -60,6 +60,20 @@ impl BufferMemory {
     }
 }
 
+/// Copies bytes into a buffer of the same length, which no JavaScript has seen yet.
+pub(crate) fn fill(buffer: v8::Local<v8::ArrayBuffer>, bytes: &[u8]) {
+    let Some(data) = buffer
+        .data()
+        .filter(|_| buffer.byte_length() == bytes.len())
+    else {
+        return;
+    };
+    // SAFETY: the buffer has this many bytes, they are nobody else's, and V8 moves no buffer's memory.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.as_ptr().cast::<u8>(), bytes.len())
+    };
+}
+
 /// Lets `guard` end what runs when the heap is nearly full. The guard must be kept as long as the isolate.
 pub(crate) fn guard_heap(isolate: &mut v8::Isolate, guard: &Arc<HeapGuard>) {
     let data = Arc::as_ptr(guard).cast_mut().cast::<c_void>();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{EngineError, isolate::State};
+use crate::{EngineError, isolate::State, raw};
 
 /// How deep data may be nested. Deeper data, and data that contains itself, does not cross.
 const MAX_DEPTH: usize = 64;
@@ -171,10 +171,7 @@ fn bytes_to_v8<'s>(
         return Err(too_large("a buffer", bytes.len()));
     }
     let buffer = v8::ArrayBuffer::new(scope, bytes.len());
-    let store = buffer.get_backing_store();
-    for (cell, byte) in store.iter().zip(bytes.iter()) {
-        cell.set(*byte);
-    }
+    raw::fill(buffer, bytes);
     let array = v8::Uint8Array::new(scope, buffer, 0, bytes.len());
     Ok(array
         .ok_or_else(|| too_large("a buffer", bytes.len()))?

@@ -83,8 +83,8 @@ fn work(native: &Native, values: Vec<Value>) -> Result<Work, Thrown> {
             "open" | "openRead" | "openWrite" | "watch" => {
                 opening(&files, &held, &operation, arguments).await
             }
-            "readFile" | "writeFile" | "readdir" | "mkdir" | "mkdtemp" | "cp" | "copyFile"
-            | "rm" => on_tree(&files, &operation, arguments).await,
+            "readFile" | "writeFile" | "readdir" | "opendir" | "mkdir" | "mkdtemp" | "cp"
+            | "copyFile" | "rm" => on_tree(&files, &operation, arguments).await,
             _ => on_path(&files, &operation, arguments).await,
         }
     }))
@@ -171,6 +171,10 @@ async fn on_tree(files: &FileSystem, operation: &str, mut arguments: Arguments) 
                 .await
                 .map_err(of_file)
         }
+        "opendir" => {
+            let (_, is_recursive) = (arguments.text()?, arguments.flag()?);
+            opendir(files, &at, is_recursive).await.map_err(of_file)
+        }
         "mkdir" => {
             let (is_recursive, mode) = (arguments.flag()?, arguments.u32()?);
             if is_recursive {
@@ -180,11 +184,7 @@ async fn on_tree(files: &FileSystem, operation: &str, mut arguments: Arguments) 
             files.mkdir(&at, mode).await.map_err(of_file)?;
             Ok(Value::Null)
         }
-        "mkdtemp" => files
-            .mkdtemp(&at)
-            .await
-            .map(|made| path(&made))
-            .map_err(of_file),
+        "mkdtemp" => mkdtemp(files, &at).await.map_err(of_file),
         "copyFile" => {
             let to = arguments.path()?;
             let replace = if arguments.flag()? {
@@ -258,6 +258,29 @@ async fn readdir(
     Ok(Value::List(list))
 }
 
+async fn opendir(
+    files: &FileSystem,
+    at: &std::path::Path,
+    is_recursive: bool,
+) -> Result<Value, FsError> {
+    let opened = files.opendir(at).await?;
+    if is_recursive {
+        return readdir(files, at, true, true).await;
+    }
+    Ok(Value::List(opened.map(|found| entry(&found)).collect()))
+}
+
+/// Node's error names the pattern and not the name that was tried.
+async fn mkdtemp(files: &FileSystem, prefix: &std::path::Path) -> Result<Value, FsError> {
+    let made = files.mkdtemp(prefix).await;
+    made.map(|made| path(&made)).map_err(|mut error| {
+        let mut pattern = prefix.as_os_str().to_owned();
+        pattern.push("XXXXXX");
+        error.path = Some(pattern.into());
+        error
+    })
+}
+
 fn copy_options(value: &Value) -> CopyOptions {
     let is_set = |name: &str| value.get(name).as_bool().unwrap_or_default();
     CopyOptions {
@@ -327,9 +350,10 @@ async fn opening(
 async fn on_file(held: &Held, operation: &str, mut arguments: Arguments) -> Outcome {
     let id = arguments.u32()?;
     if operation == "Close" {
-        return close(held.files.take(id)?).await;
+        return close(held.files.take(id).map_err(|_| not_open("close"))?).await;
     }
-    let file: Arc<FileHandle> = held.files.get(id)?;
+    let file = held.files.get(id);
+    let file: Arc<FileHandle> = file.map_err(|_| not_open(syscall(operation)))?;
     let done = match operation {
         "Read" => {
             let (len, position) = (arguments.usize()?.min(MAX_READ), arguments.maybe_u64()?);
@@ -359,6 +383,28 @@ async fn on_file(held: &Held, operation: &str, mut arguments: Arguments) -> Outc
         _ => file.datasync().await,
     };
     unit(done)
+}
+
+/// Node's name of the system call on an open file.
+fn syscall(operation: &str) -> &'static str {
+    match operation {
+        "Read" => "read",
+        "Write" => "write",
+        "Stat" => "fstat",
+        "Truncate" => "ftruncate",
+        "Chmod" => "fchmod",
+        "Chown" => "fchown",
+        "Utimes" => "futime",
+        "Sync" => "fsync",
+        _ => "fdatasync",
+    }
+}
+
+fn not_open(syscall: &str) -> Thrown {
+    Thrown::new(format!("EBADF: bad file descriptor, {syscall}"))
+        .with("errno", Value::Number(-9.0))
+        .with("code", "EBADF".into())
+        .with("syscall", syscall.into())
 }
 
 /// Closes the file once nothing else uses it, which says whether all that was written has arrived.

@@ -30,6 +30,7 @@
 
   const modeOf = (mode, otherwise) => {
     if (mode === undefined || mode === null) return otherwise;
+    if (typeof mode === 'string' && !/^[0-7]+$/.test(mode)) throw invalid(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument 'mode' must be a 32-bit unsigned integer or an octal string. Received '${mode}'`);
     const number = typeof mode === 'string' ? Number.parseInt(mode, 8) : mode;
     if (!Number.isInteger(number) || number < 0 || number > 0xffffffff) throw invalid(RangeError, 'ERR_OUT_OF_RANGE', `The value of "mode" is out of range. Received ${mode}`);
     return number & 0o7777;
@@ -51,6 +52,10 @@
     if (encoding === 'buffer') return typeof name === 'string' ? Buffer.from(name) : Buffer.view(name);
     const text = typeof name === 'string' ? name : new TextDecoder('utf-8', { ignoreBOM: true }).decode(name);
     return encoding && bulkhead.encodingOf(encoding) !== 'utf8' ? Buffer.from(name).toString(encoding) : text;
+  };
+  const encodingOf = (encoding) => {
+    if (encoding !== undefined && encoding !== null && encoding !== 'buffer' && !Buffer.isEncoding(encoding)) throw invalid(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument 'encoding' is invalid encoding. Received '${encoding}'`);
+    return encoding;
   };
   const contentOf = (bytes, encoding) => (encoding && encoding !== 'buffer' ? Buffer.view(bytes).toString(encoding) : Buffer.view(bytes));
 
@@ -80,12 +85,15 @@
         const ns = stat[name];
         this[`${name}Ms`] = big ? ns / 1000000n : Number(ns) / 1e6;
         if (big) this[`${name}Ns`] = ns;
-        this[name] = new Date(Math.round(Number(ns) / 1e6));
       }
     }
     static timesOf(stats) { return stats.#times; }
   }
   for (const name of ['atime', 'mtime', 'ctime', 'birthtime']) {
+    Object.defineProperty(Stats.prototype, name, {
+      get() { return new Date(Math.round(Number(Stats.timesOf(this)[name]) / 1e6)); },
+      configurable: true,
+    });
     Object.defineProperty(Stats.prototype, `${name}Instant`, {
       get() { return Temporal.Instant.fromEpochNanoseconds(Stats.timesOf(this)[name]); },
       configurable: true,
@@ -117,6 +125,7 @@
   const operations = {
     readFile: (path, options) => {
       const { encoding, flag = 'r' } = optionsOf(options);
+      encodingOf(encoding);
       return asking(['readFile', pathOf(path), flag], (bytes) => contentOf(bytes, encoding));
     },
     writeFile: (path, data, options) => {
@@ -350,7 +359,7 @@
   }
   const openDir = (path, options) => {
     const { encoding, recursive = false } = optionsOf(options);
-    return asking(['readdir', pathOf(path), 'entries', Boolean(recursive)], (list) => new Dir(nameOf(pathOf(path)), list.map((item) => new Dirent(item, encoding))));
+    return asking(['opendir', pathOf(path), 'entries', Boolean(recursive)], (list) => new Dir(nameOf(pathOf(path)), list.map((item) => new Dirent(item, encoding))));
   };
 
   const watching = async function* watching(path, options) {
@@ -517,7 +526,7 @@
         try {
           return byPath(path, options);
         } catch (error) {
-          if (options?.throwIfNoEntry === false && (error.code === 'ENOENT' || error.code === 'ENOTDIR')) return undefined;
+          if (options?.throwIfNoEntry === false && error.code === 'ENOENT') return undefined;
           throw error;
         }
       };

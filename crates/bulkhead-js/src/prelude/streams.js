@@ -103,9 +103,17 @@
       if (rest !== '') yield rest;
     }
 
-    async pipe(target, { end = true } = {}) {
+    // Writes all that is left, as fast as it is taken.
+    async pipeTo(target, { end = true } = {}) {
       for await (const chunk of this) await target.write(chunk);
       if (end) await target.end();
+    }
+
+    // As Node's: errors are events, of this stream where reading failed.
+    pipe(target, options) {
+      this.pipeTo(target, options).catch((error) => {
+        if (!target.errored) this.emit('error', error);
+      });
       return target;
     }
 

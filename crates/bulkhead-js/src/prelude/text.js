@@ -7,7 +7,7 @@
     if (data instanceof Uint8Array) return data;
     if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
     if (data instanceof ArrayBuffer) return new Uint8Array(data);
-    throw new TypeError(`bytes were expected, not ${bulkhead.inspect(data, 1, [])}`);
+    throw Object.assign(new TypeError(`The "data" argument must be text or bytes, not ${bulkhead.inspect(data, 1, [])}`), { code: 'ERR_INVALID_ARG_TYPE' });
   };
 
   class TextEncoder {

@@ -7,6 +7,7 @@ mod faults;
 mod files;
 mod machine;
 mod messages;
+mod node;
 mod sessions;
 mod types;
 mod web;
@@ -61,11 +62,11 @@ impl Bench {
         }
     }
 
-    /// Limits that a plug which hangs is soon over.
+    /// A limit for beginning that a plug which hangs is soon over.
     fn impatient() -> Self {
         let limits = TimeLimits {
-            on_message: Duration::from_millis(500),
-            ..TimeLimits::of(Duration::from_millis(500))
+            on_session: Duration::from_millis(1500),
+            ..TimeLimits::of(Duration::from_secs(30))
         };
         Self {
             limits,
