@@ -14,6 +14,7 @@ mod error;
 mod files;
 mod forward;
 mod held;
+mod helper;
 mod holder;
 mod isolation;
 mod lazy;

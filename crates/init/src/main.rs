@@ -13,6 +13,8 @@
 //!
 //! | argument | what it is |
 //! |---|---|
+//! | `files` | serves files on its input and output ([`files`]) |
+//! | `connect`, `listen` | carry streams to and from ports and sockets ([`forward`]) |
 //! | `hold` | keeps a host's processes in a container, or behind walls on another machine ([`hold`]) |
 //! | `keeper` | starts and ends processes on the runner's own machine ([`keeper`]) |
 #![expect(
@@ -22,6 +24,8 @@
 
 mod cgroup;
 mod examine;
+mod files;
+mod forward;
 mod hold;
 mod keeper;
 mod landlock;
@@ -49,11 +53,28 @@ fn main() -> ExitCode {
         None => nursery::run(&parent()),
         Some(b"hold") => hold::run(number(arguments.next())),
         Some(b"keeper") => keeper::run(&parent()),
-        Some(_) => Err(std::io::ErrorKind::InvalidInput.into()),
+        Some(other) => {
+            let arguments = arguments.map(std::ffi::OsString::into_encoded_bytes);
+            perform(
+                &std::iter::once(other.to_vec())
+                    .chain(arguments)
+                    .collect::<Vec<_>>(),
+            )
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// The modes that speak on input and output only, for which a copy of PID 1 serves as well as a new process.
+fn perform(arguments: &[Vec<u8>]) -> std::io::Result<()> {
+    match arguments {
+        [mode] if mode == b"files" => files::run(),
+        [mode, to] if mode == b"connect" => forward::connect(to),
+        [mode, at] if mode == b"listen" => forward::listen(at),
+        _ => Err(std::io::ErrorKind::InvalidInput.into()),
     }
 }
 

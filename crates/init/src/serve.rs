@@ -66,6 +66,9 @@ fn answer(parent: &Link, place: &Place, children: &mut Children) -> bool {
                 unsafe { libc::kill(target, signal) };
             }
         }
+        Ok(Some((request @ Request::Helper { .. }, files))) => {
+            spawn::helper(parent, place, request, files, children);
+        }
         Ok(Some((Request::Clear {}, _))) => clear(parent, place, children),
         Ok(None) | Err(_) => return false,
     }

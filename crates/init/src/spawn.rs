@@ -96,21 +96,64 @@ pub(crate) fn examine(
     let Some(output) = files.into_iter().next() else {
         return;
     };
+    fork(parent, token, children, || {
+        rights_of(place).and_then(|()| examine::report(&output))
+    });
+}
+
+/// Starts this program in one of its further modes, without any file: the copy is the program.
+pub(crate) fn helper(
+    parent: &Link,
+    place: &Place,
+    request: Request,
+    files: Vec<OwnedFd>,
+    children: &mut Children,
+) {
+    let Request::Helper {
+        token,
+        arguments,
+        cwd,
+    } = request
+    else {
+        return;
+    };
+    fork(parent, token, children, || {
+        become_helper(place, files, &cwd)?;
+        crate::perform(&arguments)
+    });
+}
+
+/// The two files as standard input and output; everything else is closed, the links to the parent too.
+fn become_helper(place: &Place, files: Vec<OwnedFd>, cwd: &[u8]) -> io::Result<()> {
+    let [input, output] =
+        <[OwnedFd; 2]>::try_from(files).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+    let error = sys::open("/dev/null", libc::O_WRONLY)?;
+    let streams = std::mem::ManuallyDrop::new(Streams {
+        inner: [input, output, error],
+        outer: None,
+    });
+    prepare(place, &streams)?;
+    // SAFETY: takes numbers only. The descriptors that owners in this copy still name are neither used nor dropped: it
+    // exits without running their destructors.
+    sys::check(unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) })?;
+    // What runs beside it is of the same user, and must not look into a copy of PID 1.
+    sys::prctl(libc::PR_SET_DUMPABLE, 0)?;
+    enter(&sys::c_string(cwd)?)
+}
+
+/// A child that runs our own code, and exits.
+fn fork(parent: &Link, token: u32, children: &mut Children, code: impl FnOnce() -> io::Result<()>) {
     // SAFETY: this process has one thread, so the child, a copy, may run any code.
     match unsafe { libc::fork() } {
-        0 => {
-            let looked = rights_of(place).and_then(|()| examine::report(&output));
-            sys::exit_now(i32::from(looked.is_err()));
-        }
+        0 => sys::exit_now(i32::from(code().is_err())),
         pid if pid > 0 => {
             children.insert(pid, token);
             let pid = pid.cast_unsigned();
             let _ = parent.send(&Event::Spawned { token, pid }, &[]);
         }
         _ => {
-            let errno = io::Error::last_os_error()
-                .raw_os_error()
-                .unwrap_or(libc::EIO);
+            let error = io::Error::last_os_error();
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
             let stage = SpawnStage::Fork {};
             let _ = parent.send(
                 &Event::SpawnFailed {

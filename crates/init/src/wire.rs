@@ -9,11 +9,16 @@
 //! lists and strings carry their length in front, a choice begins with its tag. Both ends come from one build (the parent
 //! embeds the program), so there are no versions; a malformed message is a defect and ends the link.
 
+mod carried;
 mod codec;
 mod held;
 mod message;
 mod plan;
 
+pub use carried::{
+    BYTES, CARRIED_HEADER, CARRIED_MAX, CLOSED, Carried, ENDED, GRANTED, OPENED, STATUS, STOP,
+    STREAM_WINDOW, STREAMS_MAX,
+};
 pub use codec::{Malformed, Wire, decode, encode};
 pub use held::{
     ACCEPTED_FROM, DATA_MAX, ERROR, FRAME_HEADER, FrameHeader, INPUT, MESSAGE, Notice, ORDER_MAX,

@@ -68,6 +68,12 @@ pub(crate) enum Ask {
         output: OwnedFd,
         answer: Answer,
     },
+    /// A further mode of the helper inside.
+    Helper {
+        arguments: Vec<Vec<u8>>,
+        files: [OwnedFd; 2],
+        answer: Answer,
+    },
     /// Kill every process, but not the sandbox.
     Clear,
 }
@@ -233,6 +239,11 @@ impl Driver {
                 signal,
             } => self.processes.signal(token, target, signal),
             Ask::Examine { output, answer } => self.processes.examine(output, answer),
+            Ask::Helper {
+                arguments,
+                files,
+                answer,
+            } => self.processes.helper(arguments, files, answer),
             Ask::Clear => self.processes.clear(),
         }
     }

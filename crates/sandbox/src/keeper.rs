@@ -140,7 +140,8 @@ impl Driver {
                         self.processes.signal(token, target, signal);
                     }
                     Some(Ask::Clear) => self.processes.clear(),
-                    Some(Ask::Examine { .. }) => {}
+                    // Without walls there is nothing to look at, and no need of a copy that is behind them.
+                    Some(Ask::Examine { .. } | Ask::Helper { .. }) => {}
                     None => break,
                 },
             }

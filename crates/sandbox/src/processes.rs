@@ -158,6 +158,22 @@ impl Processes {
         self.request(token, request, vec![output], waits);
     }
 
+    /// A further mode of the helper inside, with its input and its output.
+    pub(crate) fn helper(&mut self, arguments: Vec<Vec<u8>>, files: [OwnedFd; 2], answer: Answer) {
+        let token = self.new_token();
+        let waits = Pending {
+            program: Vec::new(),
+            cwd: Vec::new(),
+            answer,
+        };
+        let request = Request::Helper {
+            token,
+            arguments,
+            cwd: crate::WORKSPACE_DIR.as_bytes().to_vec(),
+        };
+        self.request(token, request, files.into(), waits);
+    }
+
     const fn new_token(&mut self) -> u32 {
         self.last_token = self.last_token.wrapping_add(1);
         self.last_token

@@ -91,6 +91,30 @@ impl Sandbox {
         Process::new(started, outer, self.asks.downgrade()).map_err(SpawnError::Io)
     }
 
+    /// Starts a further mode of the helper inside, as the agent: it serves files (`files`), connects or listens. It needs no
+    /// program in the sandbox, and it is behind every wall like any other process there. Its input and output are pipes.
+    pub async fn helper(&self, arguments: Vec<String>) -> Result<Process, SpawnError> {
+        let (answer, answered) = oneshot::channel();
+        let mut ends = Ends::default();
+        let mut inner = Vec::new();
+        let (theirs, ours) = ends.one(Stream::Pipe, Direction::Inwards)?;
+        inner.extend(theirs);
+        ends.outer.stdin = ours;
+        let (theirs, ours) = ends.one(Stream::Pipe, Direction::Outwards)?;
+        inner.extend(theirs);
+        ends.outer.stdout = ours;
+        let files = inner.try_into().map_err(|_| SpawnError::SandboxEnded)?;
+        let asked = Ask::Helper {
+            arguments: arguments.into_iter().map(String::into_bytes).collect(),
+            files,
+            answer,
+        };
+        let asked = self.asks.send(asked).await;
+        asked.map_err(|_| SpawnError::SandboxEnded)?;
+        let started = answered.await.map_err(|_| SpawnError::SandboxEnded)??;
+        Process::new(started, ends.outer, self.asks.downgrade()).map_err(SpawnError::Io)
+    }
+
     /// Kills every process inside, whatever it does against it, and keeps the sandbox for what is started next.
     pub async fn clear(&self) -> Result<(), SpawnError> {
         let asked = self.asks.send(Ask::Clear).await;

@@ -87,6 +87,8 @@ choice!(
         3 => Examine { token: u32 },
         /// Kills every process but PID 1. What is asked for after it finds nobody alive who could hinder it.
         4 => Clear {},
+        /// A further mode of the program itself, as the agent. Two files beside it: its input and its output.
+        5 => Helper { token: u32, arguments: Vec<Vec<u8>>, cwd: Vec<u8> },
     }
 );
 

@@ -10,6 +10,7 @@ mod local;
 mod names;
 mod operations;
 mod processes;
+mod sandbox;
 mod signals;
 mod ssh;
 mod streams;
@@ -102,6 +103,7 @@ macro_rules! conformance {
 // Each host kind on one line; where a maker needs a server, it starts it.
 conformance! {
     on_local: crate::conformance::local::Local::new();
+    on_sandbox: crate::conformance::sandbox::Sandboxes::new();
     on_ssh: crate::conformance::ssh::Ssh::new();
 }
 

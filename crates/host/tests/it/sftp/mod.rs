@@ -2,6 +2,7 @@
 
 mod errors;
 mod openssh;
+mod ours;
 
 use std::path::{Path, PathBuf};
 

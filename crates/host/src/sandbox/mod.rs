@@ -1,5 +1,7 @@
 //! The sandbox as a host: built at the first use, ended by the teardown.
 
+mod isolation;
+
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
@@ -11,8 +13,9 @@ use bulkhead_sandbox as sandbox;
 use bulkhead_sandbox::{BoundSocket, Cause, Engine, EngineConfig, Plan, Sandbox};
 
 use crate::{
-    Capabilities, Command, DuplexStream, Endpoint, Host, HostError, Layer, Lazy, Listener, Process,
-    Provider, held,
+    Command, DuplexStream, Endpoint, Host, HostError, Layer, Lazy, Listener, Process, Provider,
+    Stdio, held,
+    helper::{self, Place},
 };
 
 const NAME: &str = "the sandbox";
@@ -21,7 +24,10 @@ const NAME: &str = "the sandbox";
 pub type Listeners = Box<dyn FnOnce(Vec<BoundSocket>) + Send>;
 
 /// One sandbox of the built-in engine.
-pub struct SandboxHost {
+pub struct SandboxHost(Arc<Inner>);
+
+/// What the host and its file systems have in common.
+struct Inner {
     config: EngineConfig,
     plan: Plan,
     /// Taken at the first use.
@@ -32,22 +38,22 @@ pub struct SandboxHost {
 impl SandboxHost {
     /// Describes a sandbox; nothing is made yet.
     pub fn new(config: EngineConfig, plan: Plan, listeners: Listeners) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             config,
             plan,
             listeners: Mutex::new(Some(listeners)),
             sandbox: Lazy::new(),
-        }
+        }))
     }
 
     /// Builds the sandbox now, where the first process is too late for what must know that it stands.
     pub async fn connect(&self) -> Result<(), HostError> {
-        self.sandbox().await.map(drop)
+        self.0.sandbox().await.map(drop)
     }
 
     /// Waits until the sandbox has ended by itself, by its time limit say. Never returns where there is none.
     pub async fn ended(&self) -> Outcome {
-        match self.sandbox.made() {
+        match self.0.sandbox.made() {
             Some(sandbox) => sandbox.ended().await,
             None => std::future::pending().await,
         }
@@ -56,7 +62,7 @@ impl SandboxHost {
     /// Ends everything inside and says how the sandbox ended; none where there never was one. The first cause
     /// counts.
     pub async fn end(&self, cause: Cause) -> Option<Outcome> {
-        match self.sandbox.made() {
+        match self.0.sandbox.made() {
             Some(sandbox) => Some(sandbox.end(cause).await),
             None => None,
         }
@@ -64,7 +70,7 @@ impl SandboxHost {
 
     /// Kills every process inside, whatever it does against it; the sandbox stays.
     pub async fn clear(&self) -> Result<(), HostError> {
-        match self.sandbox.made() {
+        match self.0.sandbox.made() {
             Some(sandbox) => sandbox
                 .clear()
                 .await
@@ -72,7 +78,9 @@ impl SandboxHost {
             None => Ok(()),
         }
     }
+}
 
+impl Inner {
     async fn sandbox(&self) -> Result<&Arc<Sandbox>, HostError> {
         self.sandbox.get(|| self.create()).await
     }
@@ -99,15 +107,15 @@ impl SandboxHost {
 #[async_trait]
 impl Host for SandboxHost {
     fn describe(&self) -> String {
-        format!("sandbox {}", self.plan.id)
+        format!("sandbox {}", self.0.plan.id)
     }
 
     fn is_connected(&self) -> bool {
-        self.sandbox.made().is_some()
+        self.0.sandbox.made().is_some()
     }
 
     async fn spawn(&self, command: Command) -> Result<Process, HostError> {
-        let sandbox = self.sandbox().await?;
+        let sandbox = self.0.sandbox().await?;
         let program = command.argv.first().cloned().unwrap_or_default();
         let base = sandbox::ProcessSpec::new(Vec::<String>::new());
         match sandbox.spawn(held::spec(base, command)).await {
@@ -116,20 +124,21 @@ impl Host for SandboxHost {
         }
     }
 
+    /// Each one is a helper of its own inside, started by its first operation.
     fn files(&self) -> Arc<dyn Provider> {
-        Arc::new(NoFiles)
+        helper::files(Arc::clone(&self.0) as Arc<dyn Place>)
     }
 
-    async fn connect(&self, _to: Endpoint) -> Result<DuplexStream, HostError> {
-        Err(unsupported("forward ports yet"))
+    async fn connect(&self, to: Endpoint) -> Result<DuplexStream, HostError> {
+        helper::connect(&*self.0, to).await
     }
 
-    async fn listen(&self, _at: Endpoint) -> Result<Box<dyn Listener>, HostError> {
-        Err(unsupported("forward ports yet"))
+    async fn listen(&self, at: Endpoint) -> Result<Box<dyn Listener>, HostError> {
+        helper::listen(&*self.0, at).await
     }
 
     fn isolation(&self) -> Vec<Layer> {
-        vec![]
+        vec![isolation::layer(&self.0.plan, self.describe())]
     }
 
     async fn teardown(&self) -> Result<(), HostError> {
@@ -141,30 +150,31 @@ impl Host for SandboxHost {
 impl fmt::Debug for SandboxHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SandboxHost")
-            .field("plan", &self.plan)
-            .field("sandbox", &self.sandbox)
+            .field("plan", &self.0.plan)
+            .field("sandbox", &self.0.sandbox)
             .finish_non_exhaustive()
     }
 }
 
-/// Until the sandbox has a file system of its own here, every operation answers `ENOSYS`.
-#[derive(Debug)]
-struct NoFiles;
+/// The helper runs inside, as the agent, so the kernel keeps every path and port to what the sandbox has.
+#[async_trait]
+impl Place for Inner {
+    async fn helper(&self, arguments: Vec<String>, _stdio: Stdio) -> Result<Process, HostError> {
+        let started = self.sandbox().await?.helper(arguments).await;
+        let process = started.map_err(|error| held::spawn_error(NAME, String::new(), error))?;
+        Ok(held::process(NAME, process))
+    }
 
-impl Provider for NoFiles {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            readonly: true,
-            symlinks: false,
-            watch: false,
-        }
+    fn name(&self) -> String {
+        NAME.to_owned()
     }
 }
 
-fn unsupported(what: &str) -> HostError {
-    HostError::Unsupported {
-        host: NAME.to_owned(),
-        what: what.to_owned(),
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
     }
 }
 
