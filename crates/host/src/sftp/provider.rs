@@ -398,7 +398,9 @@ impl Provider for SftpProvider {
         let operation = Operation::new("realpath", path);
         let session = self.begin(&operation).await?;
         // OpenSSH's server resolves a last name that is not there, which `realpath(3)` refuses.
-        stat_of(&session, &operation, Follow::Yes).await?;
+        if !session.extensions.ours {
+            stat_of(&session, &operation, Follow::Yes).await?;
+        }
         let request = Request::new(kind::REALPATH).string(path_bytes(path));
         let tried = Tried::Look(path, Follow::Yes);
         operation.one_name(&session, request, tried).await

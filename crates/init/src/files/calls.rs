@@ -116,14 +116,20 @@ pub(super) fn chmod(at: At<'_>, permissions: u32) -> io::Result<()> {
 
 pub(super) fn chown(at: At<'_>, uid: u32, gid: u32) -> io::Result<()> {
     // SAFETY: paths are C strings that outlive the call.
-    check(unsafe {
+    let changed = check(unsafe {
         match at {
             At::Path(path) => libc::chown(path.as_ptr(), uid, gid),
             At::Link(path) => libc::lchown(path.as_ptr(), uid, gid),
             At::File(fd) => libc::fchown(fd, uid, gid),
         }
-    })
-    .map(drop)
+    });
+    match changed {
+        // A user whom this place does not have. Elsewhere the same request is not permitted, and the difference helps nobody.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            Err(io::Error::from_raw_os_error(libc::EPERM))
+        }
+        other => other.map(drop),
+    }
 }
 
 pub(super) fn utimes(at: At<'_>, times: &[libc::timespec; 2]) -> io::Result<()> {
