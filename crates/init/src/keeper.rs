@@ -56,16 +56,19 @@ pub(crate) fn run(parent: &Link) -> io::Result<()> {
     prctl(libc::PR_SET_CHILD_SUBREAPER, 1)?;
     let group = Group::make();
     let beside: Vec<_> = group.iter().map(|group| group.dir.as_fd()).collect();
-    parent.send(&Event::Ready {}, &beside)?;
+    // Where the runner is gone already there is nothing to serve, but still a group to remove.
+    let told = parent.send(&Event::Ready {}, &beside);
     let place = Place::Machine(Kept { group });
-    serve::run(parent, &place);
+    if told.is_ok() {
+        serve::run(parent, &place);
+    }
     if let Place::Machine(kept) = place {
         kept.kill_all(bury);
         if let Some(group) = kept.group {
             group.remove();
         }
     }
-    Ok(())
+    told
 }
 
 impl Kept {
