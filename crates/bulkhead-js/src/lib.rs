@@ -9,7 +9,9 @@
 //! from the runner.
 
 mod actor;
+mod inside;
 mod loader;
+mod logger;
 mod native;
 mod outside;
 mod plug;

@@ -1,25 +1,22 @@
 //! The host's files: one function for the methods with promises, and one for their synchronous twins.
 
-use std::{rc::Rc, sync::Arc, time::Duration, time::SystemTime};
+use std::{path::Path, rc::Rc, sync::Arc, time::Duration};
 
 use bulkhead_engine::{Function, Thrown, Value, later, now};
 use bulkhead_host::{
-    Access, ChangeKind, CopyOptions, Dirent, Existing, FileHandle, FileKind, FileSystem, Flags,
-    FsError, Links, ReadStreamOptions, Replace, RmOptions, Stat, WriteOptions, WriteStreamOptions,
+    CopyOptions, Existing, FileSystem, FsError, Links, Replace, RmOptions, WriteOptions,
 };
 use bytes::Bytes;
-use tokio::sync::Mutex;
 
 use super::{
     Held, Native,
-    arguments::{Arguments, name, number, path},
+    arguments::{Arguments, name, path},
+    file_values::{access, entry, flags, of_file, stat_value},
+    open_files::{on_file, opening, stream_end, stream_write, watch_next},
     streams::Work,
 };
 
-type Outcome = Result<Value, Thrown>;
-
-/// The most that one read of an open file gives.
-const MAX_READ: usize = 4 << 20;
+pub(super) type Outcome = Result<Value, Thrown>;
 
 pub(super) fn functions(native: &Rc<Native>) -> Vec<(&'static str, Function)> {
     let (with_promise, at_once, dropping) =
@@ -156,34 +153,17 @@ async fn on_tree(files: &FileSystem, operation: &str, mut arguments: Arguments) 
     let at = arguments.path()?;
     match operation {
         "readFile" => read_file(files, &at, &arguments.text()?).await,
-        "writeFile" => {
-            let data = arguments.bytes()?;
-            let options = WriteOptions {
-                flags: flags(&arguments.text()?)?,
-                permissions: arguments.u32()?,
-                flush: arguments.flag()?,
-            };
-            unit(files.write_file(&at, data, options).await)
-        }
+        "writeFile" => write_file(files, &at, &mut arguments).await,
         "readdir" => {
             let is_typed = arguments.text()? == "entries";
-            readdir(files, &at, is_typed, arguments.flag()?)
-                .await
-                .map_err(of_file)
+            let list = readdir(files, &at, is_typed, arguments.flag()?).await;
+            list.map_err(of_file)
         }
         "opendir" => {
             let (_, is_recursive) = (arguments.text()?, arguments.flag()?);
             opendir(files, &at, is_recursive).await.map_err(of_file)
         }
-        "mkdir" => {
-            let (is_recursive, mode) = (arguments.flag()?, arguments.u32()?);
-            if is_recursive {
-                let first = files.mkdir_recursive(&at, mode).await.map_err(of_file)?;
-                return Ok(first.map_or(Value::Null, |first| path(&first)));
-            }
-            files.mkdir(&at, mode).await.map_err(of_file)?;
-            Ok(Value::Null)
-        }
+        "mkdir" => mkdir(files, &at, &mut arguments).await,
         "mkdtemp" => mkdtemp(files, &at).await.map_err(of_file),
         "copyFile" => {
             let to = arguments.path()?;
@@ -198,23 +178,45 @@ async fn on_tree(files: &FileSystem, operation: &str, mut arguments: Arguments) 
             let to = arguments.path()?;
             unit(files.cp(&at, &to, copy_options(&arguments.value())).await)
         }
-        _ => {
-            let options = RmOptions {
-                recursive: arguments.flag()?,
-                force: arguments.flag()?,
-                max_retries: arguments.u32()?,
-                retry_delay: Duration::from_millis(arguments.u64()?),
-            };
-            unit(files.rm(&at, options).await)
-        }
+        _ => unit(files.rm(&at, rm_options(&mut arguments)?).await),
     }
 }
 
-fn unit(done: Result<(), FsError>) -> Outcome {
+async fn write_file(files: &FileSystem, at: &Path, arguments: &mut Arguments) -> Outcome {
+    let data = arguments.bytes()?;
+    let options = WriteOptions {
+        flags: flags(&arguments.text()?)?,
+        permissions: arguments.u32()?,
+        flush: arguments.flag()?,
+    };
+    unit(files.write_file(at, data, options).await)
+}
+
+/// The first directory that was made, where those above it may be.
+async fn mkdir(files: &FileSystem, at: &Path, arguments: &mut Arguments) -> Outcome {
+    let (is_recursive, mode) = (arguments.flag()?, arguments.u32()?);
+    if is_recursive {
+        let first = files.mkdir_recursive(at, mode).await.map_err(of_file)?;
+        return Ok(first.map_or(Value::Null, |first| path(&first)));
+    }
+    files.mkdir(at, mode).await.map_err(of_file)?;
+    Ok(Value::Null)
+}
+
+fn rm_options(arguments: &mut Arguments) -> Result<RmOptions, Thrown> {
+    Ok(RmOptions {
+        recursive: arguments.flag()?,
+        force: arguments.flag()?,
+        max_retries: arguments.u32()?,
+        retry_delay: Duration::from_millis(arguments.u64()?),
+    })
+}
+
+pub(super) fn unit(done: Result<(), FsError>) -> Outcome {
     done.map(|()| Value::Undefined).map_err(of_file)
 }
 
-async fn read_file(files: &FileSystem, at: &std::path::Path, word: &str) -> Outcome {
+async fn read_file(files: &FileSystem, at: &Path, word: &str) -> Outcome {
     let all = match word {
         "r" => files.read_file(at).await,
         word => {
@@ -227,7 +229,7 @@ async fn read_file(files: &FileSystem, at: &std::path::Path, word: &str) -> Outc
 
 async fn readdir(
     files: &FileSystem,
-    at: &std::path::Path,
+    at: &Path,
     is_typed: bool,
     is_recursive: bool,
 ) -> Result<Value, FsError> {
@@ -258,11 +260,7 @@ async fn readdir(
     Ok(Value::List(list))
 }
 
-async fn opendir(
-    files: &FileSystem,
-    at: &std::path::Path,
-    is_recursive: bool,
-) -> Result<Value, FsError> {
+async fn opendir(files: &FileSystem, at: &Path, is_recursive: bool) -> Result<Value, FsError> {
     let opened = files.opendir(at).await?;
     if is_recursive {
         return readdir(files, at, true, true).await;
@@ -271,7 +269,7 @@ async fn opendir(
 }
 
 /// Node's error names the pattern and not the name that was tried.
-async fn mkdtemp(files: &FileSystem, prefix: &std::path::Path) -> Result<Value, FsError> {
+async fn mkdtemp(files: &FileSystem, prefix: &Path) -> Result<Value, FsError> {
     let made = files.mkdtemp(prefix).await;
     made.map(|made| path(&made)).map_err(|mut error| {
         let mut pattern = prefix.as_os_str().to_owned();
@@ -297,245 +295,4 @@ fn copy_options(value: &Value) -> CopyOptions {
         },
         preserve_timestamps: is_set("preserveTimestamps"),
     }
-}
-
-async fn opening(
-    files: &FileSystem,
-    held: &Held,
-    operation: &str,
-    mut arguments: Arguments,
-) -> Outcome {
-    let at = arguments.path()?;
-    let number = match operation {
-        "open" => {
-            let (flags, mode) = (flags(&arguments.text()?)?, arguments.u32()?);
-            let handle = files.open(&at, flags, mode).await.map_err(of_file)?;
-            held.files.insert(Arc::new(handle))?
-        }
-        "openRead" => {
-            let options = ReadStreamOptions {
-                start: arguments.maybe_u64()?,
-                end: arguments.maybe_u64()?,
-                high_water_mark_bytes: arguments.usize()?.clamp(1, MAX_READ),
-            };
-            let stream = files
-                .create_read_stream(&at, options)
-                .await
-                .map_err(of_file)?;
-            return held.add_reader(Box::new(stream.into_reader()));
-        }
-        "openWrite" => {
-            let options = WriteStreamOptions {
-                flags: flags(&arguments.text()?)?,
-                permissions: arguments.u32()?,
-                start: arguments.maybe_u64()?,
-                flush: arguments.flag()?,
-            };
-            let stream = files
-                .create_write_stream(&at, options)
-                .await
-                .map_err(of_file)?;
-            held.file_streams
-                .insert(Arc::new(Mutex::new(Some(stream))))?
-        }
-        _ => {
-            let watcher = files.watch(&at).await.map_err(of_file)?;
-            held.watchers.insert(Arc::new(Mutex::new(watcher)))?
-        }
-    };
-    Ok(Value::Number(number.into()))
-}
-
-/// Operations on an open file, whose number comes first.
-async fn on_file(held: &Held, operation: &str, mut arguments: Arguments) -> Outcome {
-    let id = arguments.u32()?;
-    if operation == "Close" {
-        return close(held.files.take(id).map_err(|_| not_open("close"))?).await;
-    }
-    let file = held.files.get(id);
-    let file: Arc<FileHandle> = file.map_err(|_| not_open(syscall(operation)))?;
-    let done = match operation {
-        "Read" => {
-            let (len, position) = (arguments.usize()?.min(MAX_READ), arguments.maybe_u64()?);
-            return file
-                .read(len, position)
-                .await
-                .map(Value::Bytes)
-                .map_err(of_file);
-        }
-        "Write" => {
-            let (data, position) = (arguments.bytes()?, arguments.maybe_u64()?);
-            let written = file.write(data, position).await.map_err(of_file)?;
-            return Ok(number(written as u64));
-        }
-        "Stat" => {
-            return file
-                .stat()
-                .await
-                .map(|stat| stat_value(&stat))
-                .map_err(of_file);
-        }
-        "Truncate" => file.truncate(arguments.u64()?).await,
-        "Chmod" => file.chmod(arguments.u32()?).await,
-        "Chown" => file.chown(arguments.u32()?, arguments.u32()?).await,
-        "Utimes" => file.utimes(arguments.time()?, arguments.time()?).await,
-        "Sync" => file.sync().await,
-        _ => file.datasync().await,
-    };
-    unit(done)
-}
-
-/// Node's name of the system call on an open file.
-fn syscall(operation: &str) -> &'static str {
-    match operation {
-        "Read" => "read",
-        "Write" => "write",
-        "Stat" => "fstat",
-        "Truncate" => "ftruncate",
-        "Chmod" => "fchmod",
-        "Chown" => "fchown",
-        "Utimes" => "futime",
-        "Sync" => "fsync",
-        _ => "fdatasync",
-    }
-}
-
-fn not_open(syscall: &str) -> Thrown {
-    Thrown::new(format!("EBADF: bad file descriptor, {syscall}"))
-        .with("errno", Value::Number(-9.0))
-        .with("code", "EBADF".into())
-        .with("syscall", syscall.into())
-}
-
-/// Closes the file once nothing else uses it, which says whether all that was written has arrived.
-async fn close(file: Arc<FileHandle>) -> Outcome {
-    match Arc::try_unwrap(file) {
-        Ok(file) => unit(file.close().await),
-        // What is still under way closes it when it is done.
-        Err(_) => Ok(Value::Undefined),
-    }
-}
-
-/// The next change; null where the watching has ended.
-async fn watch_next(held: Arc<Held>, mut arguments: Arguments) -> Outcome {
-    let Ok(watcher) = held.watchers.get(arguments.u32()?) else {
-        return Ok(Value::Null);
-    };
-    let change = watcher.lock().await.next().await;
-    let Some(change) = change.transpose().map_err(of_file)? else {
-        return Ok(Value::Null);
-    };
-    let kind = match change.kind {
-        ChangeKind::Rename => "rename",
-        ChangeKind::Change => "change",
-    };
-    Ok(Value::object([
-        ("kind", kind.into()),
-        ("name", name(&change.name)),
-    ]))
-}
-
-async fn stream_write(held: Arc<Held>, mut arguments: Arguments) -> Outcome {
-    let stream = held.file_streams.get(arguments.u32()?)?;
-    let bytes = arguments.bytes()?;
-    let mut stream = stream.lock().await;
-    let open = stream
-        .as_mut()
-        .ok_or_else(|| Thrown::new("the stream has ended"))?;
-    unit(open.write(bytes).await)
-}
-
-async fn stream_end(held: Arc<Held>, mut arguments: Arguments) -> Outcome {
-    let Some(stream) = held.file_streams.remove(arguments.u32()?) else {
-        return Ok(Value::Undefined);
-    };
-    let open = stream.lock().await.take();
-    match open {
-        Some(open) => open.finish().await.map(number).map_err(of_file),
-        None => Ok(Value::Undefined),
-    }
-}
-
-fn flags(word: &str) -> Result<Flags, Thrown> {
-    word.parse().map_err(|error: bulkhead_host::UnknownFlags| {
-        Thrown::type_error(error.to_string()).with("code", "ERR_INVALID_ARG_VALUE".into())
-    })
-}
-
-/// The bits of `access(2)`.
-const fn access(mode: u32) -> Access {
-    Access {
-        read: mode & 4 != 0,
-        write: mode & 2 != 0,
-        execute: mode & 1 != 0,
-    }
-}
-
-fn kind(kind: FileKind) -> Value {
-    let word = match kind {
-        FileKind::File => "file",
-        FileKind::Directory => "directory",
-        FileKind::Symlink => "symlink",
-        FileKind::Fifo => "fifo",
-        FileKind::Socket => "socket",
-        FileKind::CharacterDevice => "characterDevice",
-        FileKind::BlockDevice => "blockDevice",
-        FileKind::Unknown => "unknown",
-    };
-    word.into()
-}
-
-fn entry(entry: &Dirent) -> Value {
-    Value::List(vec![
-        name(&entry.name),
-        path(&entry.parent_path),
-        kind(entry.kind),
-    ])
-}
-
-fn stat_value(stat: &Stat) -> Value {
-    let born = stat.born.unwrap_or(stat.changed);
-    Value::object([
-        ("kind", kind(stat.kind)),
-        ("permissions", Value::Number(stat.permissions.into())),
-        ("uid", Value::Number(stat.uid.into())),
-        ("gid", Value::Number(stat.gid.into())),
-        ("size", whole(stat.size)),
-        ("dev", whole(stat.device)),
-        ("ino", whole(stat.inode)),
-        ("nlink", whole(stat.links)),
-        ("rdev", whole(stat.special_device)),
-        ("blksize", whole(stat.block_size)),
-        ("blocks", whole(stat.blocks)),
-        ("atime", nanoseconds(stat.accessed)),
-        ("mtime", nanoseconds(stat.modified)),
-        ("ctime", nanoseconds(stat.changed)),
-        ("birthtime", nanoseconds(born)),
-    ])
-}
-
-/// An integer in full, for those who ask for `bigint`.
-fn whole(value: u64) -> Value {
-    Value::BigInt(i64::try_from(value).unwrap_or(i64::MAX))
-}
-
-fn nanoseconds(time: SystemTime) -> Value {
-    let nanos = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
-    Value::BigInt(match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(after) => nanos(after),
-        Err(before) => -nanos(before.duration()),
-    })
-}
-
-fn of_file(error: FsError) -> Thrown {
-    let mut thrown = Thrown::new(error.to_string())
-        .with("errno", Value::Number(error.number().into()))
-        .with("code", error.name().into())
-        .with("syscall", error.syscall.into());
-    for (name, path) in [("path", &error.path), ("dest", &error.dest)] {
-        if let Some(path) = path {
-            thrown = thrown.with(name, path.to_string_lossy().into_owned().into());
-        }
-    }
-    thrown
 }

@@ -2,8 +2,10 @@
 
 mod arguments;
 mod fetch;
+mod file_values;
 mod files;
 mod forward;
+mod open_files;
 mod processes;
 mod streams;
 mod text;
@@ -16,7 +18,7 @@ use bulkhead_host::{FileHandle, Host, Listener, ProcessControl, Watcher, WriteSt
 use tokio::sync::{Mutex, oneshot};
 
 use self::streams::{ReadEnd, WriteEnd};
-use crate::{actor::Logger, outside::Outside, table::Table};
+use crate::{logger::Logger, outside::Outside, table::Table};
 
 type Shared<T> = Arc<Mutex<T>>;
 

@@ -181,7 +181,8 @@
 
     end(data, encodingOrCallback, callback) {
       const tell = [data, encodingOrCallback, callback].find((one) => typeof one === 'function');
-      if (data !== undefined && data !== null && typeof data !== 'function') this.write(data, encodingOrCallback);
+      const encoding = typeof encodingOrCallback === 'string' ? encodingOrCallback : undefined;
+      if (data !== undefined && data !== null && typeof data !== 'function') this.write(data, encoding);
       this.writableEnded = true;
       const done = this.#then(async () => {
         if (this.errored) throw this.errored;

@@ -85,3 +85,42 @@ async fn h1_connections_both_ways() {
     assert_eq!(said[2], "mine: ECONNREFUSED");
     assert!(said[3].contains("is no address"), "{said:?}");
 }
+
+/// H2, H3: a plug that does nothing on its host connects nothing, neither at the start nor at the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn h3_a_plug_that_does_nothing_there_connects_nothing() {
+    let mut bench = Bench::new();
+    let source = "export default (ctx) => { ctx.log(ctx.host.describe().length > 0, typeof ctx.host.fs.promises.readFile); return () => ctx.host.fs }";
+    let mut plug = bench.begin("plug.js", source).await.unwrap();
+    bench.end(&mut *plug).await.unwrap();
+    assert!(!bench.host.is_connected());
+    assert_eq!(bench.trial.said(), ["mine: true function"]);
+}
+
+/// A large file goes through a plug in pieces: the process does not grow by it.
+#[tokio::test(flavor = "multi_thread")]
+async fn h9_throughput_of_streams_needs_no_memory() {
+    let mut bench = Bench::new();
+    let memory = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmHWM:"))
+            .unwrap();
+        line.split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    bench.run("fs.writeFileSync('warm', 'x'); for await (const c of fs.createReadStream('warm')) log(c.length)").await;
+    let before = memory();
+    let mut bench = Bench::new();
+    let said = bench
+        .run("const piece = Buffer.alloc(1 << 20, 7); const out = fs.createWriteStream('big'); for (let i = 0; i < 256; i++) await out.write(piece); await out.end();
+              let n = 0; for await (const c of fs.createReadStream('big', { highWaterMark: 1 << 18 })) n += c.length; log(n)")
+        .await;
+    assert_eq!(said, ["mine: 268435456"]);
+    let grown = memory().saturating_sub(before);
+    assert!(grown < 160 << 10, "{grown} KiB for 256 MiB");
+}
