@@ -2,12 +2,14 @@
 //!
 //! A host joins by a [`Maker`] and one line in [`conformance`] below. Each section is a test of its own, with a fresh host.
 
+mod containers;
 mod errors;
 mod files;
 mod forwarding;
 mod laziness;
 mod local;
 mod names;
+mod nested;
 mod operations;
 mod processes;
 mod sandbox;
@@ -91,6 +93,24 @@ macro_rules! conformance {
             }
         })+
     };
+    // Hosts whose files come from the server that the sandbox above has too: what takes minutes is left to that one.
+    (@behind_a_holder $($host:ident: $maker:expr;)+) => {
+        $(mod $host {
+            use super::{files, forwarding, laziness, names, processes, signals, streams, teardown, terminal};
+            conformance! { @tests $maker;
+                h1_processes: processes::section,
+                h1_streams: streams::section,
+                h1_signals_and_exits: signals::section,
+                h1_terminal: terminal::section,
+                h1_forwarding: forwarding::section,
+                h2_laziness: laziness::section,
+                h9_files: files::section,
+                h9_synchronous: files::blocking,
+                h9_names: names::section,
+                h3_teardown: teardown::section,
+            }
+        })+
+    };
     (@tests $maker:expr; $($test:ident: $section:path,)+) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $test() {
@@ -105,6 +125,14 @@ conformance! {
     on_local: crate::conformance::local::Local::new();
     on_sandbox: crate::conformance::sandbox::Sandboxes::new();
     on_ssh: crate::conformance::ssh::Ssh::new();
+}
+
+conformance! { @behind_a_holder
+    on_docker: crate::conformance::containers::Containers::of(bulkhead_test_hosts::ContainerEngine::docker());
+    on_podman: crate::conformance::containers::Containers::of(bulkhead_test_hosts::ContainerEngine::podman());
+    on_docker_over_ssh: crate::conformance::containers::ContainersOverSsh::new();
+    on_sandbox_in_docker: crate::conformance::containers::SandboxInContainer::new();
+    on_sandbox_over_ssh: crate::conformance::containers::SandboxOverSsh::new();
 }
 
 /// A host and a directory on it for one section.
