@@ -78,6 +78,8 @@ pub(crate) struct Actor {
     pub(crate) handle: Handle,
     pub(crate) log: Logger,
     outside: Outside,
+    /// Settled when the thread has ended.
+    gone: Option<oneshot::Receiver<()>>,
 }
 
 impl Drop for Actor {
@@ -98,39 +100,49 @@ pub(crate) async fn start(
     let (aborts, aborted) = mpsc::unbounded_channel();
     let (begun, beginning) = oneshot::channel();
     let (loaded, loading) = oneshot::channel();
-    let (inside_log, inside_outside) = (log.clone(), outside.clone());
-    std::thread::Builder::new()
-        .name("plug".to_owned())
-        .stack_size(STACK_BYTES)
-        .spawn(move || {
-            let runtime = inside_outside.runtime().clone();
-            runtime.block_on(async move {
-                let native = Native::new(inside_outside, inside_log);
-                match Inside::begin(native, receiver, aborted) {
-                    Ok((inside, handle)) => {
-                        // Where nobody waits any more, there is nothing to do.
-                        let _ = begun.send(Ok(handle));
-                        inside.live(&file, load_limit, loaded).await;
-                    }
-                    Err(error) => drop(begun.send(Err(error))),
+    let (alive, gone) = oneshot::channel();
+    let (runtime, inside) = (outside.runtime().clone(), (outside.clone(), log.clone()));
+    on_thread(alive, move || {
+        runtime.block_on(async move {
+            let native = Native::new(inside.0, inside.1);
+            match Inside::begin(native, receiver, aborted) {
+                Ok((inside, handle)) => {
+                    // Where nobody waits any more, there is nothing to do.
+                    let _ = begun.send(Ok(handle));
+                    inside.live(&file, load_limit, loaded).await;
                 }
-            });
-        })
-        .map_err(StartFailure::Thread)?;
-    let handle = beginning
-        .await
-        .map_err(|_| Failure::Gone)?
-        .map_err(Failure::from)?;
+                Err(error) => drop(begun.send(Err(error))),
+            }
+        });
+    })?;
+    let begun = beginning.await.map_err(|_| Failure::Gone)?;
     let actor = Actor {
         commands,
         aborts,
-        handle,
+        handle: begun.map_err(Failure::from)?,
         log,
         outside,
+        gone: Some(gone),
     };
     actor.log.keep(lines);
     let offer = actor.within("loading", load_limit, loading).await?;
     Ok((actor, offer))
+}
+
+/// Runs something on a thread of its own; `alive` is dropped when the thread ends, whatever ends it.
+fn on_thread(
+    alive: oneshot::Sender<()>,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<(), StartFailure> {
+    std::thread::Builder::new()
+        .name("plug".to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            let _alive = alive;
+            run();
+        })
+        .map(drop)
+        .map_err(StartFailure::Thread)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -189,6 +201,16 @@ impl Actor {
     pub(crate) fn outside(&self) -> &Outside {
         &self.outside
     }
+
+    /// Ends the thread and waits for that, as long as it may take what runs there to stop.
+    pub(crate) async fn end(mut self) {
+        let gone = self.gone.take();
+        drop(self);
+        if let Some(gone) = gone {
+            // Over that time it is in a loop of V8's own, and ends with the process.
+            let _ = tokio::time::timeout(STOP, gone).await;
+        }
+    }
 }
 
 /// How much longer than a handler's limit it takes until what runs counts as spinning.
@@ -197,4 +219,4 @@ const GRACE: Duration = Duration::from_millis(200);
 const STOP: Duration = Duration::from_secs(2);
 
 /// How much longer than its limit a handler can take until it is answered for.
-pub(crate) const BEYOND_LIMIT: Duration = Duration::from_secs(4);
+pub(crate) const BEYOND_LIMIT: Duration = Duration::from_secs(8);

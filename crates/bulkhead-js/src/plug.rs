@@ -151,6 +151,7 @@ impl Plug for ScriptPlug {
         let down = actor
             .call("teardown", arguments, self.limits.teardown)
             .await;
+        actor.end().await;
         down.map(drop).map_err(failed)
     }
 }
