@@ -213,6 +213,20 @@ impl Strip<'_> {
         }
     }
 
+    /// The word stands where the class begins, or before that where the class is exported.
+    fn blank_abstract(&mut self, class: &Class<'_>) {
+        const WORD: &str = "abstract";
+        let from = Self::modifiers_from(class.span, class.decorators.last().map(GetSpan::span));
+        let at = self.skip_trivia(from);
+        let at = match self.source[at..].starts_with(WORD) {
+            true => Some(at),
+            false => self.source[..at].rfind(WORD),
+        };
+        if let Some(at) = at {
+            self.blank(at, at + WORD.len());
+        }
+    }
+
     fn modifiers_from(span: Span, decorators: Option<Span>) -> usize {
         decorators.map_or(span.start as usize, |last| last.end as usize)
     }
@@ -392,9 +406,7 @@ impl<'a> Visit<'a> for Strip<'_> {
 
     fn visit_class(&mut self, it: &Class<'a>) {
         if it.r#abstract {
-            let from = Self::modifiers_from(it.span, it.decorators.last().map(GetSpan::span));
-            let at = self.skip_trivia(from);
-            self.blank(at, at + "abstract".len());
+            self.blank_abstract(it);
         }
         if let (Some(first), Some(last)) = (it.implements.first(), it.implements.last()) {
             let before = &self.source[..first.span().start as usize];
