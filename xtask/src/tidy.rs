@@ -131,8 +131,16 @@ fn starts_with_module_doc(text: &str) -> bool {
         .is_none_or(|line| line.starts_with("//!"))
 }
 
+/// The command line, a container's first process, whose environment is what it hands on, and machines for tests are none.
 fn is_library(path: &str) -> bool {
-    path.starts_with("crates/") && path.contains("/src/") && !path.starts_with("crates/bulkhead/")
+    const PROGRAMS: [&str; 3] = [
+        "crates/bulkhead/",
+        "crates/init/src/hold/",
+        "crates/test-hosts/",
+    ];
+    path.starts_with("crates/")
+        && path.contains("/src/")
+        && !PROGRAMS.iter().any(|program| path.starts_with(program))
 }
 
 fn is_integration_test(path: &str, text: &str) -> bool {
@@ -280,6 +288,10 @@ mod tests {
         assert_eq!(
             found("crates/bulkhead/src/env.rs", "//! D.\nstd::env::var(\"X\")"),
             [""; 0]
+        );
+        assert_eq!(
+            found("crates/init/src/wire.rs", "//! D.\nstd::env::var(\"X\")").len(),
+            1
         );
     }
 

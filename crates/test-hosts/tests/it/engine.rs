@@ -16,11 +16,13 @@ fn runs(engine: &ContainerEngine) {
     assert!(engine.socket().exists());
 }
 
+/// H12: a real engine of the tests' own.
 #[test]
 fn docker_runs_a_container_of_the_image() {
     runs(&ContainerEngine::docker());
 }
 
+/// H12: and another one.
 #[test]
 fn podman_runs_a_container_of_the_image() {
     runs(&ContainerEngine::podman());

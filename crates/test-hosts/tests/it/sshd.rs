@@ -23,6 +23,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
+/// H13: a real server, whose accounts are of the test's own.
 #[test]
 fn the_account_its_home_and_its_shell_are_the_fixtures_own() {
     for account in [Account::Unprivileged, Account::Root] {

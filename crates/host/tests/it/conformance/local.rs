@@ -93,7 +93,7 @@ fn inside(who: &str) {
 }
 
 #[tokio::test]
-#[ignore = "the tests above run it, where it finds its mounts"]
+#[ignore = "run by the tests above, where it finds its mounts"]
 async fn inside_of_it() {
     let local = Local {
         dir: std::env::var_os(BASE).unwrap().into(),

@@ -149,7 +149,7 @@ impl Runner {
 
 /// Only ever started by [`Rig::run_apart`]: the runner that is killed.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a part of another test"]
+#[ignore = "started by h14_runner_killed"]
 async fn runner() {
     let Ok(plan) = std::env::var(RUNNER) else {
         return;
@@ -304,7 +304,7 @@ async fn h14_the_connections_server_process_killed() {
 
 /// The table of docs/persistent-hosts.md, on standard output: takes minutes.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "measures, for the documentation"]
+#[ignore = "takes minutes: for outside CI"]
 async fn table() {
     for loss in [
         Loss::ClientKilled,
