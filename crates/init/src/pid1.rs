@@ -9,7 +9,7 @@
 //! `/proc` showing each user only their own processes. It keeps three Linux capabilities, all of them only inside its own
 //! user namespace: to become the agent before a program runs (SETUID, SETGID), and to signal the agent's processes (KILL).
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use bulkhead_init::wire::{Control, Event, Ids, Plan};
 
