@@ -8,7 +8,14 @@
 //! A handler has a time limit. Where the plug waits, the actor itself ends the waiting; where it spins, whoever asked
 //! ends it through the isolate's handle, and the actor answers where it was.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bulkhead_engine::{EngineError, Handle, Place, Value};
 use bulkhead_host::Host;
@@ -32,7 +39,7 @@ pub(crate) enum Failure {
     },
     #[error("the thread of the plug has ended")]
     Gone,
-    #[error("{handler} did not stop when it was told to: it is in a loop of V8's own")]
+    #[error("{handler} did not stop when it was told to: the plug is in a loop of V8's own")]
     Stuck { handler: &'static str },
 }
 
@@ -80,6 +87,8 @@ pub(crate) struct Actor {
     outside: Outside,
     /// Settled when the thread has ended.
     gone: Option<oneshot::Receiver<()>>,
+    /// Set once the plug did not stop when it was told to: it is not asked for anything again.
+    stuck: AtomicBool,
 }
 
 impl Drop for Actor {
@@ -123,6 +132,7 @@ pub(crate) async fn start(
         log,
         outside,
         gone: Some(gone),
+        stuck: AtomicBool::new(false),
     };
     actor.log.keep(lines);
     let offer = actor.within("loading", load_limit, loading).await?;
@@ -161,6 +171,9 @@ impl Actor {
         arguments: Vec<Value>,
         limit: Duration,
     ) -> Result<Value, Failure> {
+        if self.stuck.load(Ordering::Relaxed) {
+            return Err(Failure::Stuck { handler });
+        }
         let (answer, answered) = oneshot::channel();
         let call = Call {
             handler,
@@ -189,7 +202,10 @@ impl Actor {
         self.handle.terminate();
         match tokio::time::timeout(STOP, &mut answered).await {
             Ok(answer) => answer.unwrap_or_else(gone),
-            Err(_) => Err(Failure::Stuck { handler }),
+            Err(_) => {
+                self.stuck.store(true, Ordering::Relaxed);
+                Err(Failure::Stuck { handler })
+            }
         }
     }
 
