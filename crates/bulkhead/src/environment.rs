@@ -51,6 +51,7 @@ const HARMLESS_PREFIXES: &[&str] = &["LC_", "XDG_", "BULKHEAD_"];
 /// Ours, and no business of a process listing.
 const OUR_SECRETS: &[&str] = &[
     "BULKHEAD_TOKEN",
+    "BULKHEAD_RUNNER_TOKEN",
     "BULKHEAD_MASTER_KEY",
     "BULKHEAD_NEW_MASTER_KEY",
 ];
@@ -219,6 +220,7 @@ mod tests {
         for name in [
             "ANTHROPIC_API_KEY",
             "BULKHEAD_TOKEN",
+            "BULKHEAD_RUNNER_TOKEN",
             "BULKHEAD_MASTER_KEY",
             "GITHUB_TOKEN",
             "X",

@@ -73,6 +73,13 @@ impl Output {
         )
     }
 
+    /// The beginning of a line that a person goes on with.
+    pub(crate) fn note_part(self, words: impl fmt::Display) {
+        let mut stderr = io::stderr().lock();
+        let _ = write!(stderr, "{words}");
+        let _ = stderr.flush();
+    }
+
     /// Progress and trouble. Whether anybody reads it does not matter to the work.
     pub(crate) fn note(self, words: impl fmt::Display) {
         let _ = writeln!(io::stderr().lock(), "{words}");

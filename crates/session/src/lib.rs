@@ -11,6 +11,7 @@
 mod agent;
 pub mod agents;
 mod directory;
+pub mod hosts;
 mod launch;
 mod outbox;
 mod phase;

@@ -9,7 +9,7 @@ use crate::{
     agents::for_session,
     outbox::Outbox,
     phase::carry_out,
-    plug::{Ctx, Journal, NamedError, Plugs, ScriptPlugs, SessionInfo},
+    plug::{Ctx, Journal, NamedError, PlugError, Plugs, ScriptPlugs, SessionInfo},
     plugs,
     wire::{Failure, FailureKind, Report, SessionDelivery, SessionOrder},
     words::chain,
@@ -90,11 +90,15 @@ fn task(order: &SessionOrder, ctx: &Ctx) -> Task {
 
 /// Nothing was begun, so nothing has to be ended.
 fn not_begun(error: &NamedError) -> Report {
+    let kind = match &error.source {
+        PlugError::Refused(_) => FailureKind::Refused,
+        _ => FailureKind::Plug {
+            plug: error.plug.clone(),
+        },
+    };
     Report {
         failure: Some(Failure {
-            kind: FailureKind::Plug {
-                plug: error.plug.clone(),
-            },
+            kind,
             message: chain(error),
         }),
         ..Report::default()

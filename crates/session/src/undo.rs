@@ -3,9 +3,17 @@
 
 use std::path::Path;
 
+use bulkhead_host::DockerHost;
+use bulkhead_model::session::HostPlug;
 use bulkhead_sandbox::{Engine, EngineConfig};
 
-use crate::plug::{self, Undo};
+use crate::{
+    Record,
+    hosts::{self, Place},
+    plug::{self, Undo},
+    wire::Machine,
+    words::chain,
+};
 
 /// One step that was performed.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +29,7 @@ pub async fn undo(dir: &Path) -> std::io::Result<Vec<Undone>> {
     let steps = plug::read_journal(dir)?;
     let mut undone = vec![];
     for (step, what) in steps.into_iter().rev() {
-        let left = perform(&what).await.err();
+        let left = perform(dir, &what).await.err();
         if left.is_none() {
             plug::mark_done(dir, step)?;
         }
@@ -30,15 +38,47 @@ pub async fn undo(dir: &Path) -> std::io::Result<Vec<Undone>> {
     Ok(undone)
 }
 
-async fn perform(what: &Undo) -> Result<(), String> {
+async fn perform(dir: &Path, what: &Undo) -> Result<(), String> {
     match what {
         Undo::RemoveDirectory { path } => gone(tokio::fs::remove_dir_all(path).await),
         Undo::RemoveFile { path } => gone(tokio::fs::remove_file(path).await),
         Undo::Sandboxes { dir } => reap(dir).await,
-        Undo::Container { .. } | Undo::RemoveOnHost { .. } | Undo::SshMaster { .. } => {
-            Err("this version cannot undo it".to_owned())
-        }
+        Undo::Container {
+            name,
+            socket,
+            through,
+        } => remove_container(dir, name, socket, through).await,
     }
+}
+
+/// The way to the engine is made anew, from what the session's record says of this machine.
+async fn remove_container(
+    dir: &Path,
+    name: &str,
+    socket: &Path,
+    through: &[HostPlug],
+) -> Result<(), String> {
+    let record = Record::read(dir).map_err(|error| error.to_string())?;
+    let order = record.order;
+    let place = Place {
+        machine: Machine::new(dir),
+        base: order.base,
+        local_env: order.local_env,
+        ssh_env: order.ssh_env,
+        program: None,
+    };
+    let id = format!("{}-undo", order.id);
+    let hosts = hosts::chain(&place, through, &id).map_err(|error| chain(&error))?;
+    let Some(outer) = hosts.last().cloned() else {
+        return Ok(());
+    };
+    let removed = DockerHost::remove(outer, socket, name).await;
+    for host in hosts.iter().rev() {
+        // What was to be removed counts; the way to it ends with this process at the latest.
+        drop(host.teardown().await);
+    }
+    drop(tokio::fs::remove_dir_all(hosts::short_directory(&id)).await);
+    removed.map_err(|error| chain(&error))
 }
 
 fn gone(removed: std::io::Result<()>) -> Result<(), String> {

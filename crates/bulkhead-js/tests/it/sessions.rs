@@ -71,6 +71,7 @@ async fn session(plugs: &[(&str, &str)], run: &str) -> Seen {
         max_turns: None,
         max_cost_usd_milli: None,
         local_env: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
+        ssh_env: BTreeMap::new(),
         prompts: PromptSource::None,
         resume: None,
     };

@@ -9,6 +9,7 @@ mod run;
 mod runs;
 mod sandbox;
 mod serve;
+mod session;
 
 use std::path::PathBuf;
 
@@ -22,6 +23,7 @@ pub(crate) use self::{
     runs::{Answer, Phase, Runs, RunsCommand, Which},
     sandbox::{Engine, Exec, Sandbox, SandboxCommand},
     serve::Serve,
+    session::{Host, HostCommand, Session, SessionCommand},
 };
 use crate::{failure::Errors, output::Format};
 
@@ -77,6 +79,8 @@ pub(crate) enum Command {
     Run(Run),
     Runs(Runs),
     Sandbox(Sandbox),
+    Session(Session),
+    Host(Host),
     /// Say what this machine can isolate, and the remedy for what it cannot
     ///
     /// Each boundary is tried for real: a sandbox is built, and probed from inside. Exits with 3 where one is
@@ -150,6 +154,8 @@ impl Command {
             | Self::Login(_)
             | Self::Logout(_)
             | Self::Secrets(_)
+            | Self::Session(_)
+            | Self::Host(_)
             | Self::Admin(_) => true,
             Self::Sandbox(_) | Self::Doctor | Self::Agent(_) | Self::SessionWorker => false,
         }

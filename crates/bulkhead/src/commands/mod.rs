@@ -4,6 +4,7 @@ mod admin;
 mod demo;
 mod doctor;
 mod gc;
+mod host_check;
 mod login;
 mod network;
 mod run;
@@ -11,6 +12,7 @@ mod runs;
 mod sandbox_exec;
 pub(crate) mod secrets;
 mod serve;
+mod session;
 mod session_worker;
 mod terminal;
 
@@ -54,6 +56,8 @@ async fn perform(cli: Cli, environment: Environment, output: Output) -> Result<E
             SandboxCommand::Exec(exec) => sandbox_exec::run(exec, &global, output).await,
         },
         Command::Run(args) => run::run(args, &global, &environment, output).await,
+        Command::Session(args) => session::run(args, &global, &environment, output).await,
+        Command::Host(args) => host_check::run(args, &global, &environment, output).await,
         Command::SessionWorker => session_worker::run().await,
         Command::Doctor => doctor::run(&global, output).await,
         Command::Demo(args) => demo::run(args, &global, &environment, output).await,

@@ -9,5 +9,7 @@ mod refusal;
 mod run;
 mod sandbox_exec;
 mod secrets;
+mod session_hosts;
+mod sessions;
 mod terminal;
 mod usage;

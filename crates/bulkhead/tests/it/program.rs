@@ -76,6 +76,12 @@ impl World {
     }
 }
 
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        Self::of(output)
+    }
+}
+
 impl Ended {
     fn of(output: Output) -> Self {
         use std::os::unix::process::ExitStatusExt as _;

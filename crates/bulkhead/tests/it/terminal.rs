@@ -13,15 +13,15 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::program::World;
 
 /// A program at a terminal of its own.
-struct AtTerminal {
-    child: Child,
+pub(crate) struct AtTerminal {
+    pub(crate) child: Child,
     keys: File,
     shown: Receiver<Vec<u8>>,
     text: String,
 }
 
 impl AtTerminal {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -52,7 +52,7 @@ impl AtTerminal {
     }
 
     #[track_caller]
-    fn wait_for(&mut self, words: &str) {
+    pub(crate) fn wait_for(&mut self, words: &str) {
         let deadline = Instant::now() + Duration::from_secs(120);
         while !self.text.contains(words) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -63,11 +63,11 @@ impl AtTerminal {
         }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    fn ended(mut self) -> (Option<i32>, String) {
+    pub(crate) fn ended(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().unwrap();
         while let Ok(piece) = self.shown.recv_timeout(Duration::from_millis(200)) {
             self.text.push_str(&String::from_utf8_lossy(&piece));

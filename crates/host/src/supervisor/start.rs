@@ -14,7 +14,7 @@ use super::{
     channel::{Ask, Channel, End, Progress, REQUESTS},
     protocol::Ready,
 };
-use crate::{Command, ExitStatus, Host, HostError, Process, Signal, Stdio, Target};
+use crate::{Command, ExitStatus, Host, HostError, Process, ProcessControl, Signal, Stdio, Target};
 
 pub(super) const SCRIPT: &str = include_str!("supervisor.sh");
 pub(super) const SHELL: &str = "/bin/sh";
@@ -60,7 +60,7 @@ pub(super) async fn agent(
             return Err(error);
         }
     };
-    let agent = match joined(&mut standing, &process).await {
+    let agent = match joined(&mut standing, &*process.control).await {
         Joined::Running(agent) => agent,
         other => {
             standing.end().await;
@@ -170,7 +170,7 @@ fn under(ready: &Ready, mut command: Command) -> Command {
     command
 }
 
-async fn joined(standing: &mut Standing, process: &Process) -> Joined {
+async fn joined(standing: &mut Standing, control: &dyn ProcessControl) -> Joined {
     let told = async {
         let known = |so_far: &Progress| {
             so_far.started.is_some() || so_far.missing || so_far.ended.is_some()
@@ -187,7 +187,7 @@ async fn joined(standing: &mut Standing, process: &Process) -> Joined {
     };
     tokio::pin!(told);
     let over = async {
-        let status = process.control.wait().await;
+        let status = control.wait().await;
         // What was reported before the end may arrive after it.
         tokio::time::sleep(REPORTING).await;
         Joined::Over(status)

@@ -37,16 +37,9 @@ pub enum Undo {
     /// A container, by its name, with the hosts that lead to its engine.
     Container {
         name: String,
-        config: Box<HostPlug>,
+        socket: PathBuf,
         through: Vec<HostPlug>,
     },
-    /// A directory on the host at the end of `through`.
-    RemoveOnHost {
-        path: String,
-        through: Vec<HostPlug>,
-    },
-    /// The connection's master process, by its control socket's directory.
-    SshMaster { directory: PathBuf },
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -3,22 +3,18 @@
 use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
-use bulkhead_host::{Host, LocalConfig, LocalHost, SandboxHost};
-use bulkhead_model::{
-    SandboxId,
-    session::{HostPlug as HostConfig, SandboxConfig},
-};
-use bulkhead_sandbox::{Bind, BoundSocket, Plan, WORKSPACE_DIR, Workspace};
+use bulkhead_host::{Host, LocalHost};
+use bulkhead_model::session::{DockerConfig, HostPlug as HostConfig, SshConfig};
+use bulkhead_sandbox::{BoundSocket, WORKSPACE_DIR};
 use tokio::sync::oneshot;
 
 use super::{
     door::{DoorPlug, DoorSettings, Opens},
     environment::of_sandbox,
-    sandbox::{engine, listeners},
 };
 use crate::{
-    agents::BULKHEAD_INSIDE,
-    plug::{Ctx, Ended, Plug, PlugError, Undo},
+    hosts::{self, Place, Sandboxed},
+    plug::{Ctx, Ended, Plug, PlugError, Undo, UndoEntry},
     session,
     wire::SessionDelivery,
 };
@@ -30,20 +26,11 @@ pub(super) struct RunnerPlug {
 
 impl RunnerPlug {
     pub(super) fn new(delivery: &SessionDelivery) -> Self {
-        let order = &delivery.order;
-        let config = local(delivery).cwd(&order.base);
+        let place = Place::of(delivery);
         Self {
-            host: Arc::new(LocalHost::new(config)),
+            host: Arc::new(hosts::local(&place, &place.base)),
         }
     }
-}
-
-fn local(delivery: &SessionDelivery) -> LocalConfig {
-    let env = &delivery.order.local_env;
-    let home = env.get("HOME").map_or("/", String::as_str);
-    let config = LocalConfig::new(home);
-    env.iter()
-        .fold(config, |config, (name, value)| config.env(name, value))
 }
 
 #[async_trait]
@@ -65,22 +52,30 @@ impl Plug for RunnerPlug {
 /// A host of the session's file.
 pub(super) struct HostPlug {
     config: HostConfig,
+    /// The hosts that lead to it, for the journal.
+    through: Vec<HostConfig>,
     delivery: Arc<SessionDelivery>,
     host: Option<Arc<dyn Host>>,
     /// The sandbox's one way out.
     door: Option<DoorPlug>,
-    undo: Option<crate::plug::UndoEntry>,
+    undo: Vec<UndoEntry>,
+    /// A directory of the runner that goes with the session.
     directory: Option<PathBuf>,
 }
 
 impl HostPlug {
-    pub(super) const fn new(config: HostConfig, delivery: Arc<SessionDelivery>) -> Self {
+    pub(super) const fn new(
+        config: HostConfig,
+        through: Vec<HostConfig>,
+        delivery: Arc<SessionDelivery>,
+    ) -> Self {
         Self {
             config,
+            through,
             delivery,
             host: None,
             door: None,
-            undo: None,
+            undo: vec![],
             directory: None,
         }
     }
@@ -91,7 +86,8 @@ impl HostPlug {
             Some(directory) => session::path(order, directory),
             None => {
                 let own = order.dir.join("workspace");
-                self.undo = Some(ctx.undo(Undo::RemoveDirectory { path: own.clone() })?);
+                let undo = Undo::RemoveDirectory { path: own.clone() };
+                self.undo.push(ctx.undo(undo)?);
                 self.directory = Some(own.clone());
                 own
             }
@@ -99,62 +95,78 @@ impl HostPlug {
         let made = tokio::fs::create_dir_all(&cwd).await;
         made.map_err(|error| PlugError::because(format!("making {}", cwd.display()), error))?;
         ctx.agent.cwd = Some(cwd.to_string_lossy().into_owned());
-        self.host = Some(Arc::new(LocalHost::new(local(&self.delivery).cwd(cwd))));
+        self.host = Some(Arc::new(hosts::local(&Place::of(&self.delivery), &cwd)));
         Ok(())
     }
 
-    async fn sandbox(&mut self, ctx: &mut Ctx, config: &SandboxConfig) -> Result<(), PlugError> {
+    async fn sandbox(&mut self, ctx: &mut Ctx, config: Sandboxed<'_>) -> Result<(), PlugError> {
         let outer = ctx.host()?;
-        if !is_local(&*outer) {
-            return self.wrapped(outer, config);
+        let machine = &self.delivery.machine;
+        if !hosts::is_local(&*outer) {
+            self.host = Some(hosts::wrapped(outer, config)?);
+            ctx.agent.cwd = None;
+            return Ok(());
         }
         let (sender, receiver) = oneshot::channel();
         let hand_over = Box::new(move |sockets: Vec<BoundSocket>| drop(sender.send(sockets)));
-        let machine = &self.delivery.machine;
-        let plan = plan(config, &self.delivery);
-        self.undo = Some(ctx.undo(Undo::Sandboxes {
+        self.undo.push(ctx.undo(Undo::Sandboxes {
             dir: machine.sandbox_dir.clone(),
         })?);
-        self.host = Some(Arc::new(SandboxHost::new(engine(machine), plan, hand_over)));
+        let place = Place::of(&self.delivery);
+        self.host = Some(Arc::new(hosts::sandbox(&place, config, hand_over)));
         let settings = DoorSettings {
-            network: config.network.clone(),
+            network: config.0.network.clone(),
             machine: machine.clone(),
             gateway: None,
         };
         let mut door = DoorPlug::new(receiver, settings, Opens::WhenItStands);
         door.on_session(ctx).await?;
         self.door = Some(door);
-        ctx.agent.env.extend(of_sandbox(&config.read_only, machine));
+        ctx.agent
+            .env
+            .extend(of_sandbox(&config.0.read_only, machine));
         ctx.agent.cwd = Some(WORKSPACE_DIR.to_owned());
         Ok(())
     }
 
-    fn wrapped(&mut self, outer: Arc<dyn Host>, _: &SandboxConfig) -> Result<(), PlugError> {
-        Err(PlugError::Refused(format!(
-            "a sandbox on {} cannot be built by this version: put the sandbox on this machine, or leave it out",
-            outer.describe()
-        )))
+    fn docker(&mut self, ctx: &mut Ctx, config: &DockerConfig) -> Result<(), PlugError> {
+        let lost_after = match self.through.last() {
+            Some(HostConfig::Ssh(ssh)) if ssh.persistent => Some(hosts::LOST_AFTER_SECONDS),
+            _ => None,
+        };
+        let host = hosts::docker(&Place::of(&self.delivery), ctx.host()?, config, lost_after);
+        self.undo.push(ctx.undo(Undo::Container {
+            name: host.container_name().to_owned(),
+            socket: hosts::engine_socket(config),
+            through: self.through.clone(),
+        })?);
+        self.host = Some(Arc::new(host));
+        ctx.agent.cwd.clone_from(&config.workdir);
+        Ok(())
     }
-}
 
-/// Whether processes of `host` are processes of the runner's machine, with nothing between.
-pub(super) fn is_local(host: &dyn Host) -> bool {
-    let layers = host.isolation();
-    !layers.is_empty() && layers.iter().all(|layer| layer.kind == "local")
-}
-
-fn plan(config: &SandboxConfig, delivery: &SessionDelivery) -> Plan {
-    let id = SandboxId::from_uuid(uuid::Uuid::now_v7());
-    let mut plan = Plan::new(id, config.limits, Workspace::Image);
-    plan.listeners = listeners();
-    plan.binds = config.read_only.iter().map(Bind::same_path).collect();
-    if let Some(program) = &delivery.program {
-        plan.binds.push(Bind {
-            source: program.clone(),
-            target: BULKHEAD_INSIDE.into(),
-        });
+    async fn ssh(&mut self, ctx: &mut Ctx, config: &SshConfig) -> Result<(), PlugError> {
+        if !hosts::is_local(&*ctx.host()?) {
+            let words = "ssh starts on this machine: put it before the other hosts, and let your ssh configuration \
+                         name a jump host where one is needed";
+            return Err(PlugError::words(words));
+        }
+        let directory = hosts::short_directory(&ctx.session.id);
+        let undo = Undo::RemoveDirectory {
+            path: directory.clone(),
+        };
+        self.undo.push(ctx.undo(undo)?);
+        let made = tokio::fs::DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(&directory)
+            .await;
+        made.map_err(|error| PlugError::because(format!("making {}", directory.display()), error))?;
+        self.directory = Some(directory.clone());
+        self.host = Some(hosts::ssh(&Place::of(&self.delivery), config, &directory));
+        ctx.agent.cwd.clone_from(&config.directory);
+        Ok(())
     }
-    plan
 }
 
 #[async_trait]
@@ -166,13 +178,9 @@ impl Plug for HostPlug {
     async fn on_session(&mut self, ctx: &mut Ctx) -> Result<(), PlugError> {
         match self.config.clone() {
             HostConfig::Local(config) => self.local(ctx, config.directory.as_deref()).await?,
-            HostConfig::Sandbox(config) => self.sandbox(ctx, &config).await?,
-            HostConfig::Docker(_) | HostConfig::Ssh(_) => {
-                let kind = self.config.kind();
-                return Err(PlugError::Refused(format!(
-                    "the host {kind} is not part of this version"
-                )));
-            }
+            HostConfig::Sandbox(config) => self.sandbox(ctx, Sandboxed(&config)).await?,
+            HostConfig::Docker(config) => self.docker(ctx, &config)?,
+            HostConfig::Ssh(config) => self.ssh(ctx, &config).await?,
         }
         if let Some(host) = &self.host {
             ctx.set_host(Arc::clone(host));
@@ -188,7 +196,8 @@ impl Plug for HostPlug {
         if let Some(mut door) = self.door.take() {
             door.teardown(ctx, ended).await?;
         }
-        if let Some(directory) = self.directory.take().filter(|_| ended != Ended::Paused) {
+        let keeps = ended == Ended::Paused && matches!(self.config, HostConfig::Local(_));
+        if let Some(directory) = self.directory.take().filter(|_| !keeps) {
             let removed = tokio::fs::remove_dir_all(&directory).await;
             if let Err(error) = removed
                 && error.kind() != std::io::ErrorKind::NotFound
@@ -198,7 +207,7 @@ impl Plug for HostPlug {
             }
         }
         down?;
-        if let Some(undo) = self.undo.take() {
+        for undo in self.undo.drain(..) {
             undo.done()?;
         }
         Ok(())

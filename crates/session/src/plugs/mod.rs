@@ -57,6 +57,7 @@ use crate::{
 };
 
 pub(crate) use inside::RunError;
+pub(crate) use sandbox::listeners as door_listeners;
 
 /// The plugs of a phase.
 pub(crate) fn of_phase(
@@ -106,8 +107,18 @@ pub(crate) async fn of_session(
         ));
     }
     let mut list: Vec<Box<dyn Plug>> = vec![Box::new(RunnerPlug::new(delivery))];
+    let mut through = vec![];
     for config in &order.plugs {
-        list.push(built_in(config.clone(), delivery, scripts).await?);
+        if let PlugConfig::Host(host) = config {
+            list.push(Box::new(HostPlug::new(
+                host.clone(),
+                through.clone(),
+                Arc::clone(delivery),
+            )));
+            through.push(host.clone());
+        } else {
+            list.push(built_in(config.clone(), delivery, scripts).await?);
+        }
     }
     list.push(Box::new(StartPlug(Arc::clone(delivery))));
     Ok(list)
@@ -120,7 +131,7 @@ async fn built_in(
 ) -> Result<Box<dyn Plug>, NamedError> {
     let ours = Arc::clone(delivery);
     Ok(match config {
-        PlugConfig::Host(config) => Box::new(HostPlug::new(config, ours)),
+        PlugConfig::Host(config) => Box::new(HostPlug::new(config, vec![], ours)),
         PlugConfig::Workspace(config) => Box::new(CopyPlug::new(config, ours)),
         PlugConfig::Env(env) => Box::new(EnvPlug(env)),
         PlugConfig::Files(files) => Box::new(FilesPlug::new(files, ours)),

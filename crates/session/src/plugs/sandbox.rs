@@ -9,14 +9,15 @@ use async_trait::async_trait;
 use bulkhead_host::{ExitStatus, SandboxHost};
 use bulkhead_model::{SandboxId, Stage};
 use bulkhead_sandbox::{
-    Bind, BoundSocket, Cause, EngineConfig, ExitStatus as SandboxStatus, Listener, Plan, Workspace,
+    Bind, BoundSocket, Cause, ExitStatus as SandboxStatus, Listener, Plan, Workspace,
 };
 use tokio::sync::oneshot;
 
 use crate::{
     agents::BULKHEAD_INSIDE,
+    hosts,
     plug::{Ctx, Ended, Plug, PlugError},
-    wire::{Delivery, Machine},
+    wire::Delivery,
 };
 
 /// The ports that the sandbox's network door listens on, in the order of the plan's listeners.
@@ -36,7 +37,7 @@ impl SandboxPlug {
             // Where the door is gone already, so is the phase.
             drop(sender.send(sockets));
         });
-        let host = SandboxHost::new(engine(&delivery.machine), plan(delivery), hand_over);
+        let host = SandboxHost::new(hosts::engine(&delivery.machine), plan(delivery), hand_over);
         let host = Arc::new(host);
         (Self { host }, receiver)
     }
@@ -79,19 +80,12 @@ impl Plug for SandboxPlug {
     }
 }
 
-/// The engine as this machine's operator configured it.
-pub(super) fn engine(machine: &Machine) -> EngineConfig {
-    let mut config = EngineConfig::new(&machine.sandbox_dir);
-    config.extra_ca_pem = machine.extra_ca_pem.clone().map(String::into_bytes);
-    config
-}
-
 const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
 }
 
 /// Proxy and names, in the order in which the door takes them.
-pub(super) fn listeners() -> Vec<Listener> {
+pub(crate) fn listeners() -> Vec<Listener> {
     vec![
         Listener::tcp(loopback(PROXY)),
         Listener::udp(loopback(DNS)),

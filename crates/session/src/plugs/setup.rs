@@ -2,7 +2,7 @@
 //!
 //! Both act on the host that they see, so before a host plug they act on the runner's machine.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bulkhead_host::{Command, Host, Stdio};
@@ -92,11 +92,26 @@ pub(super) struct SetupPlug {
     steps: Vec<SetupStep>,
     /// How many of them were begun: those have something to tear down.
     begun: usize,
+    /// Where and with which variables they ran: later plugs change both for the agent.
+    place: Place,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Place {
+    cwd: Option<String>,
+    env: BTreeMap<String, String>,
 }
 
 impl SetupPlug {
     pub(super) const fn new(steps: Vec<SetupStep>) -> Self {
-        Self { steps, begun: 0 }
+        Self {
+            steps,
+            begun: 0,
+            place: Place {
+                cwd: None,
+                env: BTreeMap::new(),
+            },
+        }
     }
 }
 
@@ -119,10 +134,14 @@ impl Plug for SetupPlug {
 
     async fn on_session(&mut self, ctx: &mut Ctx) -> Result<(), PlugError> {
         let host = ctx.host()?;
+        self.place = Place {
+            cwd: ctx.agent.cwd.clone(),
+            env: ctx.agent.env.clone(),
+        };
         for step in &self.steps {
             self.begun += 1;
             let limit = Duration::from_millis(step.timeout_ms);
-            let ran = timeout(limit, shell(&*host, ctx, &step.run)).await;
+            let ran = timeout(limit, shell(&*host, ctx, &self.place, &step.run)).await;
             ran.map_err(|_| {
                 PlugError::Words(format!("{:?} took longer than {limit:?}", step.run))
             })??;
@@ -138,7 +157,7 @@ impl Plug for SetupPlug {
         };
         let mut first = None;
         for line in lines {
-            if let Err(error) = shell(&*host, ctx, &line).await {
+            if let Err(error) = shell(&*host, ctx, &self.place, &line).await {
                 first.get_or_insert(error);
             }
         }
@@ -146,9 +165,9 @@ impl Plug for SetupPlug {
     }
 }
 
-async fn shell(host: &dyn Host, ctx: &Ctx, line: &str) -> Result<(), PlugError> {
-    let mut command = Command::shell(line).envs(ctx.agent.env.clone());
-    command.cwd.clone_from(&ctx.agent.cwd);
+async fn shell(host: &dyn Host, ctx: &Ctx, place: &Place, line: &str) -> Result<(), PlugError> {
+    let mut command = Command::shell(line).envs(place.env.clone());
+    command.cwd.clone_from(&place.cwd);
     let helper = run(host, command).await?;
     for said in [&helper.stderr, &*String::from_utf8_lossy(&helper.stdout)] {
         if !said.trim().is_empty() {

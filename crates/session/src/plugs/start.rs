@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use bulkhead_host::{Command, Host};
 use bulkhead_model::{AgentSpec, Work};
 
-use super::{agent::put_file, hosts::is_local, inside::run};
+use super::{agent::put_file, inside::run};
 use crate::{
     agents::{BULKHEAD_INSIDE, READY},
+    hosts::is_local,
     plug::{Ctx, Plug, PlugError},
     wire::SessionDelivery,
 };
@@ -49,7 +50,9 @@ impl Plug for StartPlug {
 /// Whether the agent's home goes with the session. A person's own home is never written to.
 fn has_a_home_of_its_own(host: &dyn Host) -> bool {
     let layers = host.isolation();
-    layers.last().is_some_and(|layer| layer.kind == "sandbox")
+    layers
+        .last()
+        .is_some_and(|layer| matches!(layer.kind, "sandbox" | "docker"))
 }
 
 async fn find_program(host: &dyn Host, ctx: &Ctx, agent: &AgentSpec) -> Result<(), PlugError> {

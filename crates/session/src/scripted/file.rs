@@ -31,6 +31,9 @@ pub enum ScriptError {
 #[serde(deny_unknown_fields)]
 pub struct Script {
     pub(super) steps: Vec<Spanned<Step>>,
+    /// Where the conversation is kept, relative to the session's working directory; none forgets it.
+    #[serde(default)]
+    pub(super) remember: Option<PathBuf>,
 }
 
 /// One thing that the agent does. Sizes are in bytes, times in milliseconds.
@@ -50,6 +53,8 @@ pub enum Step {
     SleepMs(u64),
     /// Asks for permission; the turn fails where it is refused.
     Ask(String),
+    /// The conversation goes on in another mode.
+    Mode(String),
     Usage(UsageStep),
     /// The turn fails with these words.
     Fail(String),
@@ -116,6 +121,7 @@ impl Step {
             Self::Try(_) => "try",
             Self::SleepMs(_) => "sleep_ms",
             Self::Ask(_) => "ask",
+            Self::Mode(_) => "mode",
             Self::Usage(_) => "usage",
             Self::Fail(_) => "fail",
             Self::Stop(_) => "stop",

@@ -12,10 +12,14 @@
 //!   - say: Done.
 //! ```
 //!
+//! With `remember: FILE` beside the steps, the agent keeps its conversation in that file and can load it again; the
+//! step `mode` changes the conversation's mode, and `{prompts}` in a text stands for all prompts so far.
+//!
 //! Each prompt performs all steps, in the session's working directory. `{prompt}` in a text stands for the
 //! prompt. A step that fails fails the turn, with an error that names the step and its line.
 
 mod file;
+mod memory;
 mod perform;
 mod rpc;
 

@@ -102,6 +102,7 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Turn<'_, R, W> {
                     .await?
             }
             Step::Ask(title) => self.permission(title).await?,
+            Step::Mode(mode) => self.mode(mode).await?,
             Step::Usage(usage) => self.usage(usage).await?,
             Step::Fail(words) => return Err(StepError::Step(words.clone())),
             Step::Stop(reason) => return Ok(Some(Ended::Turn(reason.clone()))),
@@ -119,7 +120,19 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Turn<'_, R, W> {
     }
 
     fn text(&self, text: &str) -> String {
-        text.replace("{prompt}", self.prompt)
+        let all = self.client.memory.as_ref();
+        let all = all.map_or_else(String::new, |memory| memory.prompts.join(" | "));
+        text.replace("{prompts}", &all)
+            .replace("{prompt}", self.prompt)
+    }
+
+    async fn mode(&mut self, mode: &str) -> Result<(), ScriptedError> {
+        if let Some(memory) = &mut self.client.memory {
+            mode.clone_into(&mut memory.mode);
+            memory.keep().await;
+        }
+        self.update(json!({"sessionUpdate": "current_mode_update", "currentModeId": mode}))
+            .await
     }
 
     async fn update(&mut self, update: Value) -> Result<(), ScriptedError> {

@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use super::{
     ScriptedError,
     file::Script,
+    memory::{FIRST_MODE, Memory},
     perform::{Ended, perform},
 };
 use crate::protocol::Lines;
@@ -20,6 +21,8 @@ pub(super) struct Client<R, W> {
     pub(super) ignore_cancel: bool,
     pub(super) ignore_eof: bool,
     pub(super) closed: bool,
+    /// None where the script forgets its conversations.
+    pub(super) memory: Option<Memory>,
 }
 
 /// Something that the client did while a step was under way.
@@ -57,6 +60,7 @@ where
         ignore_cancel: false,
         ignore_eof: false,
         closed: false,
+        memory: None,
     };
     let mut session = None;
     while !client.closed {
@@ -134,14 +138,33 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Client<R, W> {
         params: &Value,
     ) -> Result<Option<u8>, ScriptedError> {
         match (method, &session) {
-            ("initialize", _) => self.answer(&id, &initialized()).await?,
+            ("initialize", _) => {
+                let loads = script.remember.is_some();
+                self.answer(&id, &initialized(loads)).await?;
+            }
+            ("session/load", _) if script.remember.is_some() => {
+                *session = self.load(script, &id, params).await?;
+            }
+            ("session/set_mode", Some(_)) => {
+                if let (Some(memory), Some(mode)) = (&mut self.memory, text(params, "modeId")) {
+                    mode.clone_into(&mut memory.mode);
+                    memory.keep().await;
+                }
+                self.answer(&id, &json!({})).await?;
+            }
             ("session/new", _) => {
                 let cwd = params.get("cwd").and_then(Value::as_str).unwrap_or(".");
-                let made = Session {
+                let mut made = Session {
                     id: "scripted-1".to_owned(),
                     cwd: cwd.into(),
                 };
-                self.answer(&id, &json!({"sessionId": made.id})).await?;
+                let mut answer = json!({"sessionId": made.id});
+                if let Some(file) = &script.remember {
+                    made.id = format!("scripted-{}", uuid::Uuid::now_v7().simple());
+                    answer = json!({"sessionId": made.id, "modes": modes(FIRST_MODE)});
+                    self.memory = Some(Memory::begin(file, &made.cwd, &made.id));
+                }
+                self.answer(&id, &answer).await?;
                 *session = Some(made);
             }
             ("session/prompt", Some(session)) => {
@@ -156,6 +179,47 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Client<R, W> {
         Ok(None)
     }
 
+    /// Tells the conversation again, as the protocol wants it, and goes on with it.
+    async fn load(
+        &mut self,
+        script: &Script,
+        id: &Value,
+        params: &Value,
+    ) -> Result<Option<Session>, ScriptedError> {
+        let cwd = PathBuf::from(text(params, "cwd").unwrap_or("."));
+        let wanted = text(params, "sessionId").unwrap_or_default();
+        let memory = match &script.remember {
+            Some(file) => Memory::load(file, &cwd, wanted).await,
+            None => None,
+        };
+        let Some(memory) = memory else {
+            self.refuse(id, -32602, "there is no such conversation")
+                .await?;
+            return Ok(None);
+        };
+        for prompt in &memory.prompts {
+            for (kind, said) in [
+                ("user_message_chunk", prompt.clone()),
+                ("agent_message_chunk", format!("history of {prompt}")),
+            ] {
+                let content = json!({"type": "text", "text": said});
+                let update = json!({"sessionUpdate": kind, "content": content});
+                let params = json!({"sessionId": memory.id, "update": update});
+                self.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+                    .await?;
+            }
+        }
+        // As some agents do, it starts in the first mode, whatever the conversation was in.
+        self.answer(id, &json!({"modes": modes(FIRST_MODE)}))
+            .await?;
+        let session = Session {
+            id: memory.id.clone(),
+            cwd,
+        };
+        self.memory = Some(memory);
+        Ok(Some(session))
+    }
+
     async fn prompt(
         &mut self,
         script: &Script,
@@ -164,6 +228,10 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Client<R, W> {
         params: &Value,
     ) -> Result<Option<u8>, ScriptedError> {
         let prompt = prompt_text(params);
+        if let Some(memory) = &mut self.memory {
+            memory.prompts.push(prompt.clone());
+            memory.keep().await;
+        }
         match perform(self, script, &session.id, &session.cwd, &prompt).await? {
             Ended::Turn(reason) => self.answer(id, &json!({"stopReason": reason})).await?,
             Ended::Failed(message) => self.refuse(id, -32603, &message).await?,
@@ -194,9 +262,22 @@ fn heard(message: &Value) -> Heard {
     }
 }
 
-fn initialized() -> Value {
+fn text<'a>(params: &'a Value, name: &str) -> Option<&'a str> {
+    params.get(name).and_then(Value::as_str)
+}
+
+fn modes(current: &str) -> Value {
+    let mode = |id: &str| json!({"id": id, "name": id});
+    json!({"currentModeId": current, "availableModes": [mode(FIRST_MODE), mode("code")]})
+}
+
+fn initialized(loads: bool) -> Value {
     let info = json!({"name": "scripted", "version": env!("CARGO_PKG_VERSION")});
-    json!({"protocolVersion": 1, "agentCapabilities": {}, "agentInfo": info, "authMethods": []})
+    let capabilities = match loads {
+        true => json!({"loadSession": true}),
+        false => json!({}),
+    };
+    json!({"protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": info, "authMethods": []})
 }
 
 fn prompt_text(params: &Value) -> String {

@@ -28,6 +28,8 @@ pub struct SessionOrder {
     pub max_cost_usd_milli: Option<u64>,
     /// What processes on the runner's own machine find: `HOME`, `PATH` and the like. Nothing else is inherited.
     pub local_env: BTreeMap<String, String>,
+    /// What the `ssh` program finds besides: where its agent is.
+    pub ssh_env: BTreeMap<String, String>,
     pub prompts: PromptSource,
     /// The conversation that the session goes on with; none begins one.
     pub resume: Option<Resume>,
