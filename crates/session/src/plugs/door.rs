@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     outbox::Outbox,
-    plug::{Ctx, Ended, Plug, PlugError, TimeLimits},
+    plug::{Ctx, Ended, Grant, Plug, PlugError, TimeLimits},
     wire::Machine,
     words::chain,
 };
@@ -83,6 +83,9 @@ impl Plug for DoorPlug {
         let Some(listeners) = self.listeners.take() else {
             return Ok(());
         };
+        ctx.grant(Grant::Other {
+            words: lets_through(&self.settings.network),
+        });
         if self.opens == Opens::Now {
             let sockets = listeners.await.unwrap_or_default();
             let door = open(sockets, &self.settings, &ctx.out, &self.telling)?;
@@ -113,6 +116,15 @@ impl Plug for DoorPlug {
         }
         Ok(())
     }
+}
+
+/// The network as the agent has it, in words for the isolation summary (H16).
+fn lets_through(policy: &NetworkPolicy) -> String {
+    if policy.allow.is_empty() {
+        return "no way out: the network door lets nothing through".to_owned();
+    }
+    let rules: Vec<_> = policy.allow.iter().map(ToString::to_string).collect();
+    format!("the network door lets through {}", rules.join(", "))
 }
 
 fn open(
