@@ -121,10 +121,10 @@ pub(super) fn arguments(config: &WrapConfig, prepared: &Prepared) -> Vec<String>
     for path in SYSTEM {
         out.add(["--ro-bind-try", path, path]);
     }
-    out.add([
-        "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run", "--tmpfs",
-        "/var/tmp",
-    ]);
+    out.add(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run"]);
+    for path in ["/tmp", "/var/tmp"] {
+        out.add(["--perms", "1777", "--tmpfs", path]);
+    }
     out.add(["--dir", HOME, "--tmpfs", HOME]);
     out.binds(config);
     for (path, kind) in config.hidden.iter().zip(&prepared.kinds) {

@@ -18,11 +18,16 @@ use crate::{docker, wrapped};
 
 /// The user of every container here.
 const USER: u32 = 1000;
+/// The user's own directory, with mounts in it, as where Node was recorded.
+const OWN: &str = "/own";
+const READ_ONLY: &str = "/own/ro";
+const OTHER: &str = "/own/closed/other";
 
 /// Containers of an engine on this machine.
 pub(crate) struct Containers {
     engine: ContainerEngine,
     read_only: tempfile::TempDir,
+    own: tempfile::TempDir,
 }
 
 impl Containers {
@@ -37,18 +42,33 @@ impl Containers {
         for name in ["", "dir", "empty", "file", "dir/one"] {
             chown(dir.join(name), Some(USER), Some(USER)).unwrap();
         }
-        Self { engine, read_only }
+        let own = tempfile::tempdir().unwrap();
+        fs::create_dir(own.path().join("ro")).unwrap();
+        fs::create_dir_all(own.path().join("closed/other")).unwrap();
+        for name in ["", "ro"] {
+            chown(own.path().join(name), Some(USER), Some(USER)).unwrap();
+        }
+        Self {
+            engine,
+            read_only,
+            own,
+        }
     }
 
     fn config(&self) -> DockerConfig {
         let mut config = docker::config(&self.engine);
         config.mounts.push(Mount::Bind {
+            source: self.own.path().to_owned(),
+            target: OWN.into(),
+            access: MountAccess::Write,
+        });
+        config.mounts.push(Mount::Bind {
             source: self.read_only.path().to_owned(),
-            target: "/ro".into(),
+            target: READ_ONLY.into(),
             access: MountAccess::Read,
         });
         config.mounts.push(Mount::Tmpfs {
-            target: "/other".into(),
+            target: OTHER.into(),
             size_bytes: 64 << 20,
         });
         config
@@ -62,15 +82,15 @@ impl Maker for Containers {
     }
 
     fn scratch(&self) -> PathBuf {
-        "/work".into()
+        OWN.into()
     }
 
     fn read_only(&self) -> Option<PathBuf> {
-        Some("/ro".into())
+        Some(READ_ONLY.into())
     }
 
     fn other_file_system(&self) -> Option<PathBuf> {
-        Some("/other".into())
+        Some(OTHER.into())
     }
 }
 
@@ -134,10 +154,6 @@ impl Maker for SandboxInContainer {
     fn scratch(&self) -> PathBuf {
         "/home/agent".into()
     }
-
-    fn other_file_system(&self) -> Option<PathBuf> {
-        Some("/tmp".into())
-    }
 }
 
 /// Sandboxes on a machine that is reached over ssh.
@@ -161,10 +177,6 @@ impl Maker for SandboxOverSsh {
 
     fn scratch(&self) -> PathBuf {
         "/home/agent".into()
-    }
-
-    fn other_file_system(&self) -> Option<PathBuf> {
-        Some("/tmp".into())
     }
 
     fn connections(&self) -> Option<u64> {

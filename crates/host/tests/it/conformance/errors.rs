@@ -1,11 +1,17 @@
 //! H9: every operation of the file system in every wrong situation, and in the right ones, against what the real Node
 //! answered for the same (`tests/node-errors`): code, number, system call, paths, message, the answer, what is left.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use bulkhead_host::{Command, FileKind, FileSystem, FsError};
+use futures::{StreamExt as _, future::join_all};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
 
 use super::{
     Maker, Place,
@@ -18,6 +24,8 @@ const AS_ROOT: &str = include_str!("../../node-errors/recorded/root.json");
 const AS_OTHER: &str = include_str!("../../node-errors/recorded/user.json");
 /// Differences that are printed.
 const SHOWN: usize = 40;
+/// Trees that are worked in at the same time: on a far host one case after the other would wait for the way most of the time.
+const AT_ONCE: usize = 16;
 /// What is looked at after a case.
 const LEFT: [&str; 11] = [
     "$/tree",
@@ -67,26 +75,20 @@ pub(crate) async fn section(maker: &impl Maker) {
         Command::new(["/bin/sh", "-c", TREES, "trees", dir, "1", &trees]),
     );
     assert!(made.await.status.success());
-    let mut world = World {
+    let world = World {
         files: place.files.clone(),
         base: place.dir.clone(),
         read_only: maker.read_only(),
         other: maker.other_file_system(),
+        other_is_used: Arc::default(),
         tree: 1,
-        fresh: recorded.fresh,
+        fresh: Arc::new(recorded.fresh),
         owner: Owner::of(&place.files.stat(&place.path("t1")).await.unwrap()),
         differences: Vec::new(),
     };
-    let mut done = 0;
-    for case in &recorded.cases {
-        done += usize::from(world.check(case).await);
-    }
-    let found = world.differences.len();
-    let shown = world
-        .differences
-        .into_iter()
-        .take(SHOWN)
-        .collect::<Vec<_>>();
+    let (done, differences) = world.check_all(&recorded.cases).await;
+    let found = differences.len();
+    let shown = differences.into_iter().take(SHOWN).collect::<Vec<_>>();
     assert!(
         found == 0,
         "{found} of {done} cases differ from Node:\n{}",
@@ -98,22 +100,54 @@ pub(crate) async fn section(maker: &impl Maker) {
     place.end().await;
 }
 
-/// The trees on the host, and the words for them in what is recorded.
-pub(super) struct World {
+/// A tree on the host, and the words for it in what is recorded.
+#[derive(Clone)]
+struct World {
     files: FileSystem,
     base: PathBuf,
     read_only: Option<PathBuf>,
     other: Option<PathBuf>,
+    /// There is one place on the other file system, for all trees.
+    other_is_used: Arc<Mutex<()>>,
     tree: u32,
-    fresh: Map<String, Value>,
+    fresh: Arc<Map<String, Value>>,
     owner: Owner,
     differences: Vec<String>,
 }
 
 impl World {
+    /// How many cases were tried, and what differs. Those of one tree go one after the other: one finds what the last one left.
+    async fn check_all(&self, cases: &[Case]) -> (usize, Vec<String>) {
+        let mut trees: BTreeMap<u32, Vec<&Case>> = BTreeMap::new();
+        for case in cases {
+            trees.entry(case.tree).or_default().push(case);
+        }
+        let checks = trees.into_iter().map(|(tree, cases)| {
+            let mut world = Self {
+                tree,
+                ..self.clone()
+            };
+            async move {
+                let mut done = 0;
+                for case in cases {
+                    done += usize::from(world.check(case).await);
+                }
+                (done, world.differences)
+            }
+        });
+        let checked: Vec<_> = futures::stream::iter(checks)
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        let done = checked.iter().map(|(done, _)| done).sum();
+        (
+            done,
+            checked.into_iter().flat_map(|(_, found)| found).collect(),
+        )
+    }
+
     /// Performs a case and compares; false where this host has no such place.
     async fn check(&mut self, case: &Case) -> bool {
-        self.tree = case.tree;
         let Some(args) = case
             .args
             .iter()
@@ -125,6 +159,15 @@ impl World {
         if case.op == "watch" && !self.files.provider().capabilities().watch {
             return false;
         }
+        let uses_other = case.args.iter().any(|arg| {
+            let path = arg.as_str().unwrap_or_default();
+            path.starts_with("$/other")
+        });
+        let other_is_used = Arc::clone(&self.other_is_used);
+        let _mine = match uses_other {
+            true => Some(other_is_used.lock().await),
+            false => None,
+        };
         let answer = operations::perform(&self.files, &case.op, &args, self.owner).await;
         let (got, wanted) = match answer {
             Ok(value) => (self.hide_all(&value), case.value.clone()),
@@ -138,16 +181,16 @@ impl World {
         if case.error.is_none() || !case.left.is_empty() {
             self.check_left(case).await;
         }
-        if let Some(other) = &self.other {
+        if let (true, Some(other)) = (uses_other, &self.other) {
             operations::clear(&self.files, &other.join("new")).await;
         }
         true
     }
 
     async fn check_left(&mut self, case: &Case) {
-        for place in LEFT {
+        let left = join_all(LEFT.map(|place| self.left(place))).await;
+        for (place, got) in LEFT.into_iter().zip(left) {
             let wanted = case.left.get(place).unwrap_or(&self.fresh[place]).clone();
-            let got = self.left(place).await;
             if got != wanted {
                 self.differ(case, place, &wanted, &got);
             }

@@ -93,24 +93,6 @@ macro_rules! conformance {
             }
         })+
     };
-    // Hosts whose files come from the server that the sandbox above has too: what takes minutes is left to that one.
-    (@behind_a_holder $($host:ident: $maker:expr;)+) => {
-        $(mod $host {
-            use super::{files, forwarding, laziness, names, processes, signals, streams, teardown, terminal};
-            conformance! { @tests $maker;
-                h1_processes: processes::section,
-                h1_streams: streams::section,
-                h1_signals_and_exits: signals::section,
-                h1_terminal: terminal::section,
-                h1_forwarding: forwarding::section,
-                h2_laziness: laziness::section,
-                h9_files: files::section,
-                h9_synchronous: files::blocking,
-                h9_names: names::section,
-                h3_teardown: teardown::section,
-            }
-        })+
-    };
     (@tests $maker:expr; $($test:ident: $section:path,)+) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $test() {
@@ -125,9 +107,6 @@ conformance! {
     on_local: crate::conformance::local::Local::new();
     on_sandbox: crate::conformance::sandbox::Sandboxes::new();
     on_ssh: crate::conformance::ssh::Ssh::new();
-}
-
-conformance! { @behind_a_holder
     on_docker: crate::conformance::containers::Containers::of(bulkhead_test_hosts::ContainerEngine::docker());
     on_podman: crate::conformance::containers::Containers::of(bulkhead_test_hosts::ContainerEngine::podman());
     on_docker_over_ssh: crate::conformance::containers::ContainersOverSsh::new();
