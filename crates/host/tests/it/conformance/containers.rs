@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::{chown, symlink},
+    os::unix::fs::{PermissionsExt as _, chown, symlink},
     path::PathBuf,
     sync::Arc,
 };
@@ -45,6 +45,9 @@ impl Containers {
         let own = tempfile::tempdir().unwrap();
         fs::create_dir(own.path().join("ro")).unwrap();
         fs::create_dir_all(own.path().join("closed/other")).unwrap();
+        // What is mounted there has the permissions of what is below it.
+        let everybody = fs::Permissions::from_mode(0o1777);
+        fs::set_permissions(own.path().join("closed/other"), everybody).unwrap();
         for name in ["", "ro"] {
             chown(own.path().join(name), Some(USER), Some(USER)).unwrap();
         }
