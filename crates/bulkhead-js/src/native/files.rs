@@ -9,7 +9,7 @@ use bulkhead_host::{
 use bytes::Bytes;
 
 use super::{
-    Held, Native,
+    Held, Native, Style,
     arguments::{Arguments, name, path},
     file_values::{access, entry, flags, of_file, stat_value},
     open_files::{on_file, opening, stream_end, stream_write, watch_next},
@@ -32,14 +32,18 @@ pub(super) fn functions(native: &Rc<Native>) -> Vec<(&'static str, Function)> {
         (
             "fs",
             later(move |values| {
-                let work = work(&with_promise, values);
+                let work = work(&with_promise, Style::Promise, values);
                 let begun = work.map(|work| with_promise.outside.begin(work));
                 async move { begun?.await }
             }),
         ),
         (
             "fsSync",
-            now(move |values| at_once.outside.wait(work(&at_once, values)?)),
+            now(move |values| {
+                at_once
+                    .outside
+                    .wait(work(&at_once, Style::Synchronous, values)?)
+            }),
         ),
         (
             "watchNext",
@@ -64,7 +68,7 @@ pub(super) fn functions(native: &Rc<Native>) -> Vec<(&'static str, Function)> {
 }
 
 /// What an operation does: `[name, …]`.
-fn work(native: &Native, values: Vec<Value>) -> Result<Work, Thrown> {
+fn work(native: &Native, style: Style, values: Vec<Value>) -> Result<Work, Thrown> {
     let mut arguments = Arguments::new(values);
     let operation = arguments.text()?;
     let held = Arc::clone(&native.held);
@@ -74,7 +78,7 @@ fn work(native: &Native, values: Vec<Value>) -> Result<Work, Thrown> {
             on_file(&held, &of_file, arguments).await
         }));
     }
-    let files = FileSystem::new(native.host()?.files());
+    let files = native.file_system(style)?;
     Ok(Box::pin(async move {
         match operation.as_str() {
             "open" | "openRead" | "openWrite" | "watch" => {

@@ -14,7 +14,7 @@ mod time;
 use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
 
 use bulkhead_engine::{Function, Thrown};
-use bulkhead_host::{FileHandle, Host, Listener, ProcessControl, Watcher, WriteStream};
+use bulkhead_host::{FileHandle, FileSystem, Host, Listener, ProcessControl, Watcher, WriteStream};
 use tokio::sync::{Mutex, oneshot};
 
 use self::streams::{ReadEnd, WriteEnd};
@@ -57,12 +57,22 @@ impl Held {
     }
 }
 
+/// The two ways in which an operation on files is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Promise,
+    Synchronous,
+}
+
 /// One plug's side of the native functions.
 pub(crate) struct Native {
     pub(crate) outside: Outside,
     pub(crate) log: Logger,
     pub(crate) held: Arc<Held>,
     host: RefCell<Option<Arc<dyn Host>>>,
+    /// The host's file system, once for the methods with promises and once for their synchronous twins: each has a conversation of
+    /// its own with the machine, which its first use opens (H9).
+    file_systems: RefCell<[Option<FileSystem>; 2]>,
     /// Timers and requests that are under way, with what stops them.
     timers: RefCell<HashMap<u32, oneshot::Sender<()>>>,
     fetches: RefCell<HashMap<u32, oneshot::Sender<()>>>,
@@ -76,6 +86,7 @@ impl Native {
             log,
             held: Arc::new(Held::new()),
             host: RefCell::default(),
+            file_systems: RefCell::default(),
             timers: RefCell::default(),
             fetches: RefCell::default(),
             started: std::time::Instant::now(),
@@ -84,6 +95,7 @@ impl Native {
 
     pub(crate) fn set_host(&self, host: Option<Arc<dyn Host>>) {
         *self.host.borrow_mut() = host;
+        self.file_systems.take();
     }
 
     fn host(&self) -> Result<Arc<dyn Host>, Thrown> {
@@ -91,11 +103,23 @@ impl Native {
         host.ok_or_else(|| Thrown::new("no host comes before this plug"))
     }
 
+    fn file_system(&self, whose: Style) -> Result<FileSystem, Thrown> {
+        let host = self.host()?;
+        let [with_promise, at_once] = &mut *self.file_systems.borrow_mut();
+        let place = match whose {
+            Style::Promise => with_promise,
+            Style::Synchronous => at_once,
+        };
+        let files = place.get_or_insert_with(|| FileSystem::new(host.files()));
+        Ok(files.clone())
+    }
+
     /// Lets go of all that the plug's code held, and ends what is under way.
     pub(crate) fn end(&self) {
         self.outside.end();
         self.held.clear();
         self.host.take();
+        self.file_systems.take();
     }
 }
 

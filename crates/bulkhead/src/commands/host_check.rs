@@ -3,7 +3,9 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use bulkhead_host::{Command, ExitStatus, FileSystem, Host, HostError, Signal, Stdio, Target};
+use bulkhead_host::{
+    Command, Endpoint, ExitStatus, FileSystem, Host, HostError, Signal, Stdio, Target, WriteOptions,
+};
 use bulkhead_model::session::{DockerConfig, Engine, HostPlug, PlugConfig, Purpose, SessionFile};
 use bulkhead_session::{
     hosts::{self, Place},
@@ -155,6 +157,7 @@ async fn checks(host: &Arc<dyn Host>) -> (Vec<Check>, bool) {
     checks.push(check("no such program", missing(&**host)).await);
     checks.push(check("environment", empty_environment(&**host)).await);
     checks.push(check("files", files(host)).await);
+    checks.push(check("forwards", forwards(&**host)).await);
     (checks, false)
 }
 
@@ -299,6 +302,17 @@ async fn files(host: &Arc<dyn Host>) -> Result<String> {
             .stat(Path::new(&path), bulkhead_host::Follow::Yes)
             .await?;
         anyhow::ensure!(stat.size == 5, "a file of 5 bytes has {} bytes", stat.size);
+        let ours = Path::new(&dir).join("another file");
+        fs.write_file(&ours, "there", WriteOptions::WRITE).await?;
+        let seen = output_of(&**host, &format!("cat '{}'", ours.display())).await?;
+        anyhow::ensure!(
+            seen == "there",
+            "a process reads {seen:?} of what was written"
+        );
+        anyhow::ensure!(
+            fs.read_file(Path::new(&path)).await? == b"hello",
+            "what a process wrote is read as something else"
+        );
         let missing = fs
             .provider()
             .stat(
@@ -311,11 +325,29 @@ async fn files(host: &Arc<dyn Host>) -> Result<String> {
             Err(error) => return Err(error).context("another error than ENOENT"),
             Ok(_) => anyhow::bail!("a file that is not there was found"),
         }
-        Ok("a file is what a process wrote; what is not there is ENOENT".to_owned())
+        Ok("written and read from both sides; what is not there is ENOENT".to_owned())
     };
     let tried = tried.await;
     output_of(&**host, &format!("rm -rf '{dir}'")).await?;
     tried
+}
+
+/// Listens on the host and connects to that place from here: one forward in each direction, with bytes both ways.
+async fn forwards(host: &dyn Host) -> Result<String> {
+    let any = Endpoint::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    let mut listener = host.listen(any).await?;
+    let at = listener.endpoint();
+    let (near, far) = tokio::join!(host.connect(at), listener.accept());
+    let (mut near, mut far) = (near?, far?);
+    for _ in 0..2 {
+        near.write_all(b"over").await?;
+        near.flush().await?;
+        let mut seen = [0; 4];
+        far.read_exact(&mut seen).await?;
+        anyhow::ensure!(&seen == b"over", "the bytes arrive changed");
+        std::mem::swap(&mut near, &mut far);
+    }
+    Ok("a port there from here, and a port here from there".to_owned())
 }
 
 fn say(
