@@ -83,11 +83,9 @@ pub fn chain(
                 Arc::new(docker(place, outer, config, lost))
             }
             HostPlug::Ssh(config) => {
+                starts_here(&*outer)?;
                 persistent |= config.persistent;
-                let directory = short_directory(id);
-                let made = std::fs::create_dir_all(&directory);
-                made.map_err(|error| PlugError::because("making a directory for ssh", error))?;
-                ssh(place, config, &directory)
+                ssh(place, config, &make_short_directory(id)?)
             }
         };
         hosts.push(host);
@@ -104,6 +102,37 @@ pub fn forget(id: &str) {
 pub(crate) fn is_local(host: &dyn Host) -> bool {
     let layers = host.isolation();
     !layers.is_empty() && layers.iter().all(|layer| layer.kind == "local")
+}
+
+/// The ssh program runs on the runner's machine: behind another host it would go past that host without a word (H4).
+pub(crate) fn starts_here(outer: &dyn Host) -> Result<(), PlugError> {
+    const WORDS: &str = "ssh starts on this machine: put it before the other hosts, and let your ssh configuration name a \
+                         jump host where one is needed";
+    match is_local(outer) {
+        true => Ok(()),
+        false => Err(PlugError::words(WORDS)),
+    }
+}
+
+/// Makes the session's short directory, or takes the one that it has already. What is not this user's own, or open to others, is
+/// not taken: the directory's place is public.
+pub(crate) fn make_short_directory(id: &str) -> Result<PathBuf, PlugError> {
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    let path = short_directory(id);
+    let made = match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            std::fs::symlink_metadata(&path).and_then(|found| {
+                let is_own = found.uid() == rustix::process::geteuid().as_raw();
+                match found.is_dir() && is_own && found.mode() & 0o077 == 0 {
+                    true => Ok(()),
+                    false => Err(error),
+                }
+            })
+        }
+        other => other,
+    };
+    made.map_err(|error| PlugError::because(format!("making {}", path.display()), error))?;
+    Ok(path)
 }
 
 /// Sockets have short paths only.
@@ -306,5 +335,39 @@ impl Host for Persistent {
         let ended = self.supervisor.teardown().await;
         self.host.teardown().await?;
         ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use bulkhead_host::{LocalConfig, LocalHost, SshHost};
+
+    use super::{forget, make_short_directory, short_directory, starts_here};
+
+    /// H4: ssh does not go past the host before it.
+    #[test]
+    fn h4_ssh_behind_another_host_is_refused() {
+        assert!(starts_here(&LocalHost::new(LocalConfig::new("/"))).is_ok());
+        let behind = SshHost::new(bulkhead_host::SshConfig::new("elsewhere.invalid"));
+        let refused = starts_here(&behind).unwrap_err();
+        assert!(refused.to_string().contains("jump host"), "{refused}");
+    }
+
+    /// H13: a directory in a public place is taken only where it is this user's and closed to others.
+    #[test]
+    fn h13_a_directory_that_others_may_write_is_not_taken() {
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let path = make_short_directory(&id).unwrap();
+        assert_eq!(make_short_directory(&id).unwrap(), path);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(make_short_directory(&id).is_err());
+        forget(&id);
+        std::os::unix::fs::symlink("/tmp", short_directory(&id)).unwrap();
+        assert!(make_short_directory(&id).is_err());
+        std::fs::remove_file(short_directory(&id)).unwrap();
     }
 }

@@ -146,22 +146,13 @@ impl HostPlug {
     }
 
     async fn ssh(&mut self, ctx: &mut Ctx, config: &SshConfig) -> Result<(), PlugError> {
-        if !hosts::is_local(&*ctx.host()?) {
-            let words = "ssh starts on this machine: put it before the other hosts, and let your ssh configuration \
-                         name a jump host where one is needed";
-            return Err(PlugError::words(words));
-        }
+        hosts::starts_here(&*ctx.host()?)?;
         let directory = hosts::short_directory(&ctx.session.id);
         let undo = Undo::RemoveDirectory {
             path: directory.clone(),
         };
         self.undo.push(ctx.undo(undo)?);
-        let made = tokio::fs::DirBuilder::new()
-            .mode(0o700)
-            .recursive(true)
-            .create(&directory)
-            .await;
-        made.map_err(|error| PlugError::because(format!("making {}", directory.display()), error))?;
+        hosts::make_short_directory(&ctx.session.id)?;
         self.directory = Some(directory.clone());
         self.host = Some(hosts::ssh(&Place::of(&self.delivery), config, &directory));
         ctx.agent.cwd.clone_from(&config.directory);
