@@ -1,6 +1,11 @@
 //! The control plane inside this process: the wiring that `serve`, `run` and `demo` share.
 
-use std::{net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
+use std::{
+    net::Ipv4Addr,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result};
 use bulkhead_runner::{BuiltinConfig, BuiltinExecutor};
@@ -13,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     commands::{sandbox_dir, secrets::master_key},
     config::OperatorConfig,
-    control::published::Published,
+    control::published::{self, Published},
     environment::{self, Environment},
     output::Output,
 };
@@ -32,20 +37,27 @@ pub(crate) fn is_in_use(error: &anyhow::Error) -> bool {
         .any(|cause| matches!(cause.downcast_ref(), Some(StoreError::InUse { .. })))
 }
 
-/// As [`open`], where a command that only looks may hold the data directory for a moment.
+/// How long a process that comes to work waits for those that hold the data directory and answer nowhere: commands that
+/// only look, each for a moment.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// As [`open`], after commands that only look; not after another server, which says where it answers.
 pub(crate) async fn open_to_work(
     data_dir: &Path,
     operator: &OperatorConfig,
     environment: &Environment,
     output: Output,
 ) -> Result<ControlPlane> {
-    for _ in 0..40 {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
         match open(data_dir, operator, environment, Work::Move, output).await {
-            Err(error) if is_in_use(&error) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(error)
+                if is_in_use(&error)
+                    && published::read(data_dir).is_none()
+                    && Instant::now() < deadline => {}
             opened => return opened,
         }
     }
-    open(data_dir, operator, environment, Work::Move, output).await
 }
 
 /// Opens the data directory as the one server of it, and, where asked to, begins to work.
@@ -58,7 +70,10 @@ pub(crate) async fn open(
 ) -> Result<ControlPlane> {
     let executor =
         BuiltinExecutor::new(executor(data_dir, operator)?).context("preparing the executor")?;
-    let config = config(data_dir, operator, environment)?;
+    let mut config = config(data_dir, operator, environment)?;
+    if work == Work::Move {
+        config.patience = Duration::from_secs(1);
+    }
     let plane = ControlPlane::open(config, Arc::new(executor)).await?;
     if work == Work::Move {
         tell(&plane.start().await?, output);

@@ -39,6 +39,8 @@ pub struct Config {
     pub allow_private_hosts: Vec<String>,
     /// Names besides loopback and addresses under which the API answers.
     pub allowed_hosts: Vec<String>,
+    /// How long to wait for another process that holds the data directory.
+    pub patience: Duration,
     /// Where the master key comes from (D7).
     pub master_key: MasterKey,
     pub git: GitProgram,
@@ -118,6 +120,7 @@ impl Config {
             ca_file: None,
             allow_private_hosts: Vec::new(),
             allowed_hosts: Vec::new(),
+            patience: Duration::ZERO,
             master_key: MasterKey::File,
             git: GitProgram::default(),
             clock: Clock::System,

@@ -98,7 +98,10 @@ impl ControlPlane {
     /// Opens the data directory. Nothing moves before [`ControlPlane::start`].
     pub async fn open(config: Config, executor: Arc<dyn Executor>) -> Result<Self, OpenError> {
         private_dir(&config.run_dir)?;
-        let store = Store::open(&config.data_dir, Access::Server, config.master_key.clone())
+        let access = Access::NextServer {
+            patience: config.patience,
+        };
+        let store = Store::open(&config.data_dir, access, config.master_key.clone())
             .await
             .map_err(|source| OpenError::Store {
                 path: config.data_dir.display().to_string(),

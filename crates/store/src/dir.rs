@@ -2,8 +2,12 @@
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use crate::error::{Error, Result, file};
@@ -13,6 +17,9 @@ use crate::error::{Error, Result, file};
 pub enum Access {
     /// The one server: it holds the directory's lock for as long as it lives.
     Server,
+    /// The one server, after whoever holds the directory now, if that ends in time: it waits in the kernel, so that a
+    /// row of short commands, each of which holds the directory for a moment, cannot keep it out.
+    NextServer { patience: Duration },
     /// A command such as `secrets set`: it works beside a running server, on rows only.
     Tool,
 }
@@ -80,7 +87,7 @@ impl DataDir {
 fn make_private(path: &Path) -> Result<()> {
     match fs::metadata(path) {
         Ok(meta) => require_private(path, meta.permissions().mode(), 0o700),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => DirBuilder::new()
+        Err(error) if error.kind() == io::ErrorKind::NotFound => DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(path)
@@ -108,11 +115,29 @@ fn lock(root: &Path, access: Access) -> Result<Option<File>> {
     match (held.try_lock(), access) {
         (Ok(()), _) => Ok(Some(held)),
         (Err(TryLockError::WouldBlock), Access::Tool) => Ok(None),
-        (Err(TryLockError::WouldBlock), Access::Server) => Err(Error::InUse {
-            path: root.to_owned(),
-        }),
+        (Err(TryLockError::WouldBlock), Access::Server) => Err(in_use(root)),
+        (Err(TryLockError::WouldBlock), Access::NextServer { patience }) => {
+            lock_within(held, patience)
+                .ok_or_else(|| in_use(root))?
+                .map(Some)
+                .map_err(file("lock", path))
+        }
         (Err(TryLockError::Error(error)), _) => Err(file("lock", path)(error)),
     }
+}
+
+fn in_use(root: &Path) -> Error {
+    Error::InUse {
+        path: root.to_owned(),
+    }
+}
+
+/// The locked file, or nothing where somebody else held it all the time.
+fn lock_within(held: File, patience: Duration) -> Option<io::Result<File>> {
+    let (sender, locked) = mpsc::sync_channel(1);
+    // The kernel's wait has no end of its own. A thread that is waited for no longer gives the lock back with the file.
+    thread::spawn(move || sender.send(held.lock().map(|()| held)));
+    locked.recv_timeout(patience).ok()
 }
 
 /// Opens a file for reading and writing, made for this user alone where it does not exist yet.

@@ -41,7 +41,10 @@ struct Inner {
 impl Store {
     /// Opens or makes the data directory and brings its database to this version.
     pub async fn open(root: &Path, access: Access, master: MasterKey) -> Result<Self> {
-        let mut dir = DataDir::open(root, access)?;
+        let root = root.to_owned();
+        let mut dir = tokio::task::spawn_blocking(move || DataDir::open(&root, access))
+            .await
+            .expect("opening the data directory does not panic")?;
         let db = Db::open(&dir).await?;
         let keyring = Keyring::open(&dir, &db, master).await?;
         if access == Access::Tool {

@@ -37,7 +37,7 @@ impl Drop for Published {
 }
 
 /// The address and the token that another process has left.
-pub(super) fn read(data_dir: &Path) -> Option<(String, SecretString)> {
+pub(crate) fn read(data_dir: &Path) -> Option<(String, SecretString)> {
     let line = |name: &str| {
         let text = std::fs::read_to_string(data_dir.join(name)).ok()?;
         text.lines()

@@ -57,12 +57,16 @@ impl Terminal {
     pub(super) async fn resize(&self, master: &Master, size: TerminalSize) -> Result<(), SshError> {
         tcsetwinsize(self.0.get_ref(), winsize(size))
             .map_err(|error| SshError::Streams(error.into()))?;
-        let pid = master.mux().await?.master().await?;
-        let pid = i32::try_from(pid)
+        let mut mux = master.mux().await?;
+        let pid = i32::try_from(mux.master().await?)
             .ok()
             .and_then(Pid::from_raw)
             .ok_or(SshError::Ended)?;
-        kill_process(pid, Signal::WINCH).map_err(|_| SshError::Ended)
+        kill_process(pid, Signal::WINCH).map_err(|_| SshError::Ended)?;
+        // The master notes the signal and looks at its note when it next wakes. One that was about to sleep is not woken
+        // by the signal any more: a question wakes it.
+        mux.master().await?;
+        Ok(())
     }
 }
 

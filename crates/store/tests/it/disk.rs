@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use bulkhead_model::run::RunEvent;
@@ -78,6 +79,31 @@ async fn r19_a_tool_that_came_first_does_not_keep_the_server_out() {
         .await
         .unwrap();
     assert_eq!(server.secrets().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn r19_a_server_comes_after_the_one_that_holds_the_directory_or_says_that_it_is_in_use() {
+    let fixture = Fixture::new().await;
+    let root = fixture.root();
+    let next = |patience| Store::open(&root, Access::NextServer { patience }, MasterKey::File);
+    let refused = next(Duration::from_millis(50)).await.unwrap_err();
+    assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+    let store = fixture.store;
+    let (after, ()) = tokio::join!(next(Duration::from_secs(60)), async {
+        store.close().await;
+        drop(store);
+    });
+    drop(after.unwrap());
+    // The one that gave up waits for nothing any more.
+    Store::open(
+        &root,
+        Access::NextServer {
+            patience: Duration::from_secs(60),
+        },
+        MasterKey::File,
+    )
+    .await
+    .unwrap();
 }
 
 /// Runs as a process of its own: makes runs and moves them, and says what was committed.
