@@ -2,7 +2,10 @@
 
 use std::error::Error;
 
-const FILES: &[&str] = &["bulkhead/pipe/v1/pipe.proto"];
+const FILES: &[&str] = &[
+    "bulkhead/pipe/v1/pipe.proto",
+    "bulkhead/platform/v1/platform.proto",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
