@@ -5,6 +5,7 @@ use std::error::Error;
 const FILES: &[&str] = &[
     "bulkhead/pipe/v1/pipe.proto",
     "bulkhead/platform/v1/platform.proto",
+    "bulkhead/isolates/v1/isolates.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

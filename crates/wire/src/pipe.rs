@@ -6,18 +6,7 @@ use std::marker::PhantomData;
 
 use prost::Message;
 
-#[allow(
-    missing_docs,
-    clippy::all,
-    unreachable_pub,
-    clippy::allow_attributes,
-    reason = "made from the protobuf file, which has the words"
-)]
-mod generated {
-    tonic::include_proto!("bulkhead.pipe.v1");
-}
-
-pub use generated::*;
+pub use crate::generated::pipe::v1::*;
 
 /// The longest message downwards: a module, an input, or the answer to a call with its body.
 pub const TO_INVOCATION_BYTES_MAX: usize = 64 << 20;

@@ -1,18 +1,7 @@
 //! What a plugin's `host` asks of the platform: one message a function, and one answer. The protobuf file has their
 //! shapes, units and limits.
 
-#[allow(
-    missing_docs,
-    clippy::all,
-    unreachable_pub,
-    clippy::allow_attributes,
-    reason = "made from the protobuf file, which has the words"
-)]
-mod generated {
-    tonic::include_proto!("bulkhead.platform.v1");
-}
-
-pub use generated::*;
+pub use crate::generated::platform::v1::*;
 
 use call::Call as Asked;
 
