@@ -14,6 +14,7 @@ pub mod limits;
 pub mod network;
 pub mod order;
 pub mod outcome;
+pub mod plugin;
 pub mod run;
 pub mod session;
 pub mod workflow;

@@ -1,0 +1,7 @@
+//! Plugins: what an invocation is, and what it may use (SPEC P1, P20).
+
+mod kind;
+mod limits;
+
+pub use kind::InvocationKind;
+pub use limits::{Demands, InvocationLimits, Lower, MemoryClass, PERMISSION_TRANSCODE, Transcodes};
