@@ -18,7 +18,6 @@ mod plug;
 mod prelude;
 mod runtime_files;
 mod table;
-mod typescript;
 
 pub use plug::{JsPlugs, JsPlugsError};
 pub use runtime_files::{RuntimeFilesError, icu_data};

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use bulkhead_engine::{Loader, Thrown, ThrownKind, Value};
 use url::Url;
 
-use crate::typescript;
-
 /// A module that is larger is no source that anybody wrote.
 const MAX_SOURCE_BYTES: u64 = 16 << 20;
 const TYPESCRIPT: [&str; 2] = ["ts", "mts"];
@@ -76,7 +74,7 @@ fn read(path: &Path) -> Result<String, Thrown> {
 }
 
 fn strip(path: &Path, source: &str) -> Result<String, Thrown> {
-    typescript::strip(source).map_err(|error| {
+    bulkhead_typescript::strip(source).map_err(|error| {
         let place = format!("{}:{}:{}", path.display(), error.line, error.column);
         Thrown {
             kind: ThrownKind::TypeError,

@@ -18,14 +18,17 @@ use oxc_span::{GetSpan, SourceType, Span};
 /// A place that TypeScript's grammar, or this module, does not take; line and column count from one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct SyntaxError {
-    pub(crate) message: String,
-    pub(crate) line: u32,
-    pub(crate) column: u32,
+pub struct SyntaxError {
+    pub message: String,
+    pub line: u32,
+    pub column: u32,
 }
 
 /// The JavaScript of a TypeScript module.
-pub(crate) fn strip(source: &str) -> Result<String, SyntaxError> {
+///
+/// # Errors
+/// Where the source is no TypeScript, or holds more of it than types.
+pub fn strip(source: &str) -> Result<String, SyntaxError> {
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, source, SourceType::ts()).parse();
     if let Some(error) = parsed.diagnostics.iter().next() {
