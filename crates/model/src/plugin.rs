@@ -2,6 +2,7 @@
 
 mod kind;
 mod limits;
+pub mod rate;
 
 pub use kind::InvocationKind;
 pub use limits::{Demands, InvocationLimits, Lower, MemoryClass, PERMISSION_TRANSCODE, Transcodes};
