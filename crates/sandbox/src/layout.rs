@@ -462,6 +462,7 @@ mod tests {
             "/usr/local",
         ] {
             let bind = Bind {
+                purpose: crate::plan::Purpose::Listed,
                 source: "/opt".into(),
                 target: target.into(),
             };

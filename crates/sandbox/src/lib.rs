@@ -55,7 +55,7 @@ pub use bulkhead_model::{
 pub use engine::{Engine, EngineConfig, ImagePool, Orphan};
 pub use error::{CreateError, ProcessError, Refusal, SpawnError};
 pub use keeper::{Holds, Keeper};
-pub use plan::{Bind, BoundSocket, Listener, Plan, Transport, Workspace};
+pub use plan::{Bind, BoundSocket, Listener, Plan, Purpose, Transport, Workspace};
 pub use process::{ExitStatus, Input, OUTPUT_GRACE, Output, Process, Target, Terminal};
 pub use program::bytes as helper_program;
 pub use sandbox::{Cause, Sandbox};

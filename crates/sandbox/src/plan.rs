@@ -47,9 +47,19 @@ pub enum Workspace {
     Directory(PathBuf),
 }
 
+/// Whose a bind is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The operator listed it: so much more of the machine is seen inside.
+    Listed,
+    /// Bulkhead's own program, whose text anybody may read.
+    OwnProgram,
+}
+
 /// A file or directory of the host, seen inside, read-only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bind {
+    pub purpose: Purpose,
     pub source: PathBuf,
     /// The path inside. Absolute, without `..`, and not below `/proc`, `/dev`, `/etc`, `/tmp` or the workspace.
     pub target: PathBuf,
@@ -60,8 +70,18 @@ impl Bind {
     pub fn same_path(path: impl Into<PathBuf>) -> Self {
         let source = path.into();
         Self {
+            purpose: Purpose::Listed,
             target: source.clone(),
             source,
+        }
+    }
+
+    /// Bulkhead's own program, at a path where those inside find it.
+    pub fn own_program(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
+        Self {
+            purpose: Purpose::OwnProgram,
+            source: source.into(),
+            target: target.into(),
         }
     }
 }

@@ -164,10 +164,7 @@ pub(crate) fn sandbox(place: &Place, config: Sandboxed<'_>, hand_over: Listeners
     plan.listeners = crate::plugs::door_listeners();
     plan.binds = config.0.read_only.iter().map(Bind::same_path).collect();
     if let Some(program) = &place.program {
-        plan.binds.push(Bind {
-            source: program.clone(),
-            target: BULKHEAD_INSIDE.into(),
-        });
+        plan.binds.push(Bind::own_program(program, BULKHEAD_INSIDE));
     }
     SandboxHost::new(engine(&place.machine), plan, hand_over)
 }

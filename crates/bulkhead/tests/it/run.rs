@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::program::World;
+use crate::program::{World, git};
 
 /// A workflow file of its own, for runs without a repository.
 fn workflow(world: &World, text: &str) -> PathBuf {
@@ -148,12 +148,15 @@ fn case_25_while_one_process_works_another_window_sees_and_cancels_it() {
         "name: x\nphases:\n  - name: a\n    run: sleep 600\n    gate: none\n",
     );
     let mut command = world.command(["run", "workflow.yaml", "--json"]);
-    let child = command
+    let mut child = command
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(std::fs::File::create(world.path().join("said")).unwrap())
         .spawn()
         .unwrap();
     let listed = wait_for("the run in another window", || {
+        let ended = child.try_wait().unwrap();
+        let said = || std::fs::read_to_string(world.path().join("said")).unwrap();
+        assert!(ended.is_none(), "it ended before it ran: {}", said());
         let ended = world.run(&["runs", "list", "--json"]);
         (ended.code == 0)
             .then(|| ended.json())
@@ -233,6 +236,55 @@ fn from_elsewhere(world: &World, server: &str, token: &Path) {
     );
     assert_eq!(there(&["logout"], "").expect(0).json()["removed"], true);
     there(&["runs", "list"], "").expect(2);
+}
+
+/// Case 44: what one door of the sandbox refuses, the others refuse too: a command, git, and what a phase hands on.
+/// (The file API and whatever is started for an agent: `case_44_…` among the hosts' tests.)
+#[test]
+fn case_44_a_path_that_a_command_cannot_read_leaves_by_no_other_door() {
+    const CANARY: &str = "canary-4d1f-of-another-repository";
+    let world = World::new();
+    let elsewhere = world.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(elsewhere.join("secret"), CANARY).unwrap();
+    git(&elsewhere, &["init", "-q", "-b", "main"]);
+    git(&elsewhere, &["add", "."]);
+    git(&elsewhere, &["commit", "-q", "-m", "secret"]);
+    let place = elsewhere.display();
+    let text = format!(
+        "name: x
+phases:
+  - name: a
+    run: |
+      cat {place}/secret && exit 90
+      echo more >> {place}/secret && exit 91
+      git clone {place} copy && exit 92
+      git -C {place} show main:secret && exit 93
+      ln -s {place}/secret out
+      echo all doors are closed
+    artifacts:
+      out:
+        found: out
+    gate: none
+"
+    );
+    workflow(&world, &text);
+    let ended = world.run(&["run", "workflow.yaml", "--json"]);
+    assert!(
+        ended.stderr.contains("all doors are closed"),
+        "{}",
+        ended.stderr
+    );
+    assert!(!ended.stderr.contains(CANARY) && !ended.stdout.contains(CANARY));
+    assert_eq!(ended.code, 1, "a link is no artifact: {}", ended.stderr);
+    for file in std::fs::read_dir(world.data_dir().join("artifacts")).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&bytes).contains(CANARY));
+    }
+    assert_eq!(
+        std::fs::read_to_string(elsewhere.join("secret")).unwrap(),
+        CANARY
+    );
 }
 
 fn finish(child: Child) -> (Option<i32>, String) {

@@ -1,6 +1,6 @@
 //! What the sandbox's walls leave (H16), from its plan.
 
-use bulkhead_sandbox::{Listener, Plan, Transport, WORKSPACE_DIR, Workspace};
+use bulkhead_sandbox::{Bind, Listener, Plan, Purpose, Transport, WORKSPACE_DIR, Workspace};
 
 use crate::Layer;
 
@@ -59,7 +59,8 @@ fn weakened(plan: &Plan) -> Vec<String> {
             dir.display()
         ));
     }
-    for bind in &plan.binds {
+    let listed = |bind: &&Bind| bind.purpose == Purpose::Listed;
+    for bind in plan.binds.iter().filter(listed) {
         found.push(format!(
             "{} of this machine can be read inside.",
             bind.source.display()
@@ -70,10 +71,8 @@ fn weakened(plan: &Plan) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use bulkhead_model::{Limits, SandboxId};
-    use bulkhead_sandbox::Bind;
-
     use super::*;
+    use bulkhead_model::{Limits, SandboxId};
 
     #[test]
     fn h16_the_summary_follows_the_plan() {
@@ -83,7 +82,16 @@ mod tests {
         assert!(closed.network.starts_with("none"), "{}", closed.network);
         assert_eq!(closed.weakened, Vec::<String>::new());
         plan.workspace = Workspace::Directory("/home/me/work".into());
-        plan.binds = vec![Bind::same_path("/opt/tools")];
+        plan.binds = vec![Bind::own_program(
+            "/usr/bin/bulkhead",
+            "/opt/bulkhead/bin/bulkhead",
+        )];
+        assert_eq!(
+            layer(&plan, "sandbox".to_owned()).weakened.len(),
+            1,
+            "our own program weakens nothing"
+        );
+        plan.binds.push(Bind::same_path("/opt/tools"));
         plan.listeners = vec![Listener::tcp(([127, 0, 0, 1], 3128).into())];
         let open = layer(&plan, "sandbox".to_owned());
         assert!(open.network.contains("127.0.0.1:3128"), "{}", open.network);

@@ -102,6 +102,7 @@ async fn r6_listed_directories_are_bound_read_only() {
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
     let mut plan = plan();
     plan.binds = vec![bulkhead_sandbox::Bind {
+        purpose: bulkhead_sandbox::Purpose::Listed,
         source: tools,
         target: "/opt/tools".into(),
     }];

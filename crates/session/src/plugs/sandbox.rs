@@ -101,10 +101,7 @@ fn plan(delivery: &Delivery) -> Plan {
     plan.listeners.push(Listener::tcp(loopback(GATEWAY)));
     plan.binds = order.toolchains.iter().map(Bind::same_path).collect();
     if let Some(program) = &delivery.program {
-        plan.binds.push(Bind {
-            source: program.clone(),
-            target: BULKHEAD_INSIDE.into(),
-        });
+        plan.binds.push(Bind::own_program(program, BULKHEAD_INSIDE));
     }
     plan
 }

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use bulkhead_host::{Host, SandboxHost};
+use bulkhead_host::{Command, FileSystem, Host, SandboxHost, WriteOptions};
 use bulkhead_model::{Limits, SandboxId};
 use bulkhead_sandbox::{EngineConfig, Plan, WORKSPACE_DIR, Workspace};
 
@@ -49,4 +49,47 @@ impl Maker for Sandboxes {
     fn connections(&self) -> Option<u64> {
         Some(self.made.load(Ordering::SeqCst))
     }
+}
+
+/// Case 44: a path that a process inside cannot read is closed to the file API too, also by way of a link made inside.
+#[tokio::test]
+async fn case_44_the_file_api_refuses_what_a_process_is_refused() {
+    let outside = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+    std::fs::write(outside.path(), "canary").unwrap();
+    let path = outside.path().to_str().unwrap();
+    let sandboxes = Sandboxes::new();
+    let host = (sandboxes.describe())();
+    let line = format!("ln -s {path} link; cat {path} || cat link");
+    let process = host
+        .spawn(Command::shell(&line).cwd(WORKSPACE_DIR))
+        .await
+        .unwrap();
+    assert!(!process.control.wait().await.success());
+    let files = FileSystem::new(host.files());
+    for path in [
+        path,
+        "/workspace/link",
+        "/proc/1/root/etc/shadow",
+        "/etc/shadow",
+    ] {
+        let error = files.read_file(path.as_ref()).await.unwrap_err();
+        assert!(
+            ["ENOENT", "EACCES"].contains(&error.code.name()),
+            "{path}: {error}"
+        );
+    }
+    let error = files
+        .write_file(
+            "/workspace/link/../../etc/passwd".as_ref(),
+            "x",
+            WriteOptions::WRITE,
+        )
+        .await
+        .unwrap_err();
+    assert!(
+        ["ENOENT", "EACCES", "EROFS"].contains(&error.code.name()),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_to_string(outside.path()).unwrap(), "canary");
+    host.teardown().await.unwrap();
 }
