@@ -1,14 +1,14 @@
 //! Landlock: a second wall behind the mount tree. What the plan does not list cannot be touched, whatever is mounted.
 //!
 //! The rights of each path come from the plan, cut to what this kernel knows; a kernel without Landlock at all is a failure.
-//! Network ports are not restricted here: the namespace has only loopback, where agents run servers of their own.
+//! Network ports are for the caller to say: a sandbox's namespace has only loopback, where agents run servers of their own.
 
 use std::{
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
-use bulkhead_init::wire::Access;
+use crate::wire::Access;
 
 use crate::sys::{Context, Outcome, check, open, owned};
 
@@ -26,6 +26,15 @@ const RIGHTS_5: u64 = 1 << 15;
 const FILE_RIGHTS: u64 = 1 | 1 << 1 | 1 << 2 | RIGHTS_3 | RIGHTS_5;
 /// Abstract Unix sockets and signals end at the sandbox's border (ABI 6).
 const SCOPES: u64 = 0b11;
+/// Binding and connecting TCP ports (ABI 4).
+const PORTS: u64 = 0b11;
+
+/// Whether TCP ports may be bound and connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ports {
+    Open,
+    Closed,
+}
 
 #[repr(C)]
 struct RulesetAttributes {
@@ -41,16 +50,20 @@ struct PathBeneath {
     parent: i32,
 }
 
-pub(crate) fn restrict(access: &[Access]) -> Outcome<()> {
+pub fn restrict(access: &[Access], ports: Ports) -> Outcome<()> {
     let abi = abi()
         .during(|| "asking for Landlock (is `landlock` in the kernel's `lsm=` list?)".to_owned())?;
     let handled = handled(abi);
     let scoped = if abi >= 6 { SCOPES } else { 0 };
+    let net = match ports {
+        Ports::Closed if abi >= 4 => PORTS,
+        _ => 0,
+    };
     let ruleset = create(
         abi,
         &RulesetAttributes {
             fs: handled,
-            net: 0,
+            net,
             scoped,
         },
     )
@@ -65,7 +78,7 @@ pub(crate) fn restrict(access: &[Access]) -> Outcome<()> {
         .during(|| "applying the Landlock rules".to_owned())
 }
 
-pub(crate) fn abi() -> io::Result<i64> {
+pub fn abi() -> io::Result<i64> {
     // SAFETY: with the version flag no attributes are read.
     check(unsafe { libc::syscall(CREATE_RULESET, std::ptr::null::<u8>(), 0_usize, VERSION) })
 }
@@ -80,7 +93,11 @@ fn handled(abi: i64) -> u64 {
 
 fn create(abi: i64, attributes: &RulesetAttributes) -> io::Result<std::os::fd::OwnedFd> {
     // An older kernel accepts only as much of the struct as it knows.
-    let size: usize = if abi >= 6 { 24 } else { 8 };
+    let size: usize = match abi {
+        6.. => 24,
+        4..=5 => 16,
+        _ => 8,
+    };
     // SAFETY: the attributes are at least `size` bytes long and outlive the call.
     owned(unsafe { libc::syscall(CREATE_RULESET, std::ptr::from_ref(attributes), size, 0_u32) })
 }

@@ -28,7 +28,6 @@ mod files;
 mod forward;
 mod hold;
 mod keeper;
-mod landlock;
 mod launcher;
 mod link;
 mod mounts;
@@ -36,14 +35,14 @@ mod network;
 mod nursery;
 mod pid1;
 mod probe;
-mod rights;
 mod serve;
 mod spawn;
-mod sys;
 mod terminal;
 mod tree;
 
 use std::process::ExitCode;
+
+use bulkhead_init::{landlock, rights, sys};
 
 /// The exit codes are for people who read process accounts; the parent reads the reports.
 fn main() -> ExitCode {

@@ -9,7 +9,10 @@ use std::{
     },
 };
 
-use bulkhead_init::wire::Step;
+use bulkhead_init::{
+    root::{STAGING, change_root},
+    wire::Step,
+};
 
 use crate::{
     pid1::AGENT,
@@ -18,9 +21,6 @@ use crate::{
     },
 };
 
-/// A directory that every machine has. What it holds outside is not touched: the new root only lies on top of it, and
-/// only in the sandbox's own mount namespace.
-const STAGING: &str = "/tmp";
 /// Where in the old tree a mount is put that the new one is to lose: it goes with the old tree. Unmounting it by itself would
 /// make the kernel wait for all processors once more.
 const DISCARDED: &CStr = c"/proc";
@@ -28,12 +28,6 @@ const QUIET: libc::c_ulong = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
 const ATTR_READ_ONLY: u64 = 1;
 /// All sandboxes of a machine share its terminals; one must not be able to take them all.
 const TERMINALS: u32 = 256;
-
-/// No mount made from here on reaches the host, nor the other way round.
-pub(crate) fn leave_host_propagation() -> Outcome<()> {
-    mount(c"none", c"/", c"", libc::MS_REC | libc::MS_PRIVATE, c"")
-        .during(|| "separating the sandbox's mounts from the host's".to_owned())
-}
 
 /// Performs the steps and changes into the tree they made; the host's tree is gone after that.
 pub(crate) fn build(steps: &[Step], trees: &[OwnedFd]) -> Outcome<()> {
@@ -162,21 +156,6 @@ fn bound(file: &str, most: u64) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
-}
-
-/// `pivot_root(".", ".")` stacks the old root on the new one, from where it is detached whole.
-fn change_root() -> io::Result<()> {
-    const HERE: &CStr = c".";
-    // SAFETY: the paths are C strings that outlive the calls.
-    unsafe {
-        check(libc::syscall(
-            libc::SYS_pivot_root,
-            HERE.as_ptr(),
-            HERE.as_ptr(),
-        ))?;
-        check(libc::umount2(HERE.as_ptr(), libc::MNT_DETACH))?;
-    }
-    std::env::set_current_dir("/")
 }
 
 /// Directories that the parent looks at from outside, by descriptors that give nothing but a look.

@@ -11,7 +11,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use bulkhead_init::wire::{Control, Event, Ids, Plan};
+use bulkhead_init::{
+    root,
+    wire::{Control, Event, Ids, Plan},
+};
 
 use crate::{
     cgroup, landlock,
@@ -68,7 +71,7 @@ fn build(
         Some(bound) => bound,
         None => network::loopback_up().and_then(|()| network::listen(&plan.listeners))?,
     };
-    mounts::leave_host_propagation()?;
+    root::leave_host_propagation()?;
     let trees = match opened {
         Some(trees) => trees,
         None => tree::open_all(&plan.trees, &[])?,
@@ -84,7 +87,7 @@ fn build(
         .during(|| "making the cgroup namespace".to_owned())?;
     rights::limit(&plan.rlimits)?;
     rights::keep_only_init_capabilities()?;
-    landlock::restrict(&plan.access)?;
+    landlock::restrict(&plan.access, landlock::Ports::Open)?;
     rights::filter(&plan.filters)?;
     Ok(files)
 }

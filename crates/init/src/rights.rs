@@ -2,7 +2,7 @@
 
 use std::io;
 
-use bulkhead_init::wire::Rlimit;
+use crate::wire::Rlimit;
 
 use crate::sys::{Context, Outcome, check, prctl};
 
@@ -19,12 +19,12 @@ const CAPABILITY_VERSION: u32 = 0x2008_0522;
 const KEYCTL_JOIN_SESSION_KEYRING: u32 = 1;
 
 /// The first process takes the id that is mapped to 0, with no groups. An unmapped user could not even make a file.
-pub(crate) fn become_root_inside() -> Outcome<()> {
+pub fn become_root_inside() -> Outcome<()> {
     become_user(0).during(|| "becoming root inside the sandbox".to_owned())
 }
 
 /// Group first: afterwards there is no right to change it.
-pub(crate) fn become_user(id: u32) -> io::Result<()> {
+pub fn become_user(id: u32) -> io::Result<()> {
     // SAFETY: these calls take numbers only; no group list is read where its length is 0.
     unsafe {
         check(libc::syscall(
@@ -38,7 +38,7 @@ pub(crate) fn become_user(id: u32) -> io::Result<()> {
 }
 
 /// A session keyring of its own, so that the host's is not possessed.
-pub(crate) fn new_keyring() -> Outcome<()> {
+pub fn new_keyring() -> Outcome<()> {
     // SAFETY: a null name asks for an anonymous keyring.
     let joined = check(unsafe {
         libc::syscall(
@@ -56,7 +56,7 @@ pub(crate) fn new_keyring() -> Outcome<()> {
     }
 }
 
-pub(crate) fn limit(rlimits: &[Rlimit]) -> Outcome<()> {
+pub fn limit(rlimits: &[Rlimit]) -> Outcome<()> {
     for wanted in rlimits {
         let limit = libc::rlimit {
             rlim_cur: wanted.soft,
@@ -74,13 +74,13 @@ pub(crate) fn limit(rlimits: &[Rlimit]) -> Outcome<()> {
 }
 
 /// PID 1 ends with its launcher, and nobody looks into it. The kernel forgets both at each change of user.
-pub(crate) fn guard_init() -> io::Result<()> {
+pub fn guard_init() -> io::Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL.cast_unsigned().into())?;
     prctl(libc::PR_SET_DUMPABLE, 0)
 }
 
 /// Empties the bounding set for good and keeps what an init needs to start and to signal the agent's processes.
-pub(crate) fn keep_only_init_capabilities() -> Outcome<()> {
+pub fn keep_only_init_capabilities() -> Outcome<()> {
     for capability in 0..=CAP_LAST_POSSIBLE {
         if prctl(libc::PR_CAPBSET_DROP, capability).is_err() {
             break;
@@ -94,7 +94,7 @@ pub(crate) fn keep_only_init_capabilities() -> Outcome<()> {
 }
 
 /// Permitted and effective become `kept`; inheritable (and with it ambient) becomes empty.
-pub(crate) fn set_capabilities(kept: u32) -> io::Result<()> {
+pub fn set_capabilities(kept: u32) -> io::Result<()> {
     let header: [u32; 2] = [CAPABILITY_VERSION, 0];
     let data: [u32; 6] = [kept, kept, 0, 0, 0, 0];
     // SAFETY: version 3 of the call reads a header of two and data of six 32-bit words.
@@ -102,7 +102,7 @@ pub(crate) fn set_capabilities(kept: u32) -> io::Result<()> {
 }
 
 /// Installs the compiled programs. They hold for PID 1 too, and for all that it starts.
-pub(crate) fn filter(programs: &[Vec<u8>]) -> Outcome<()> {
+pub fn filter(programs: &[Vec<u8>]) -> Outcome<()> {
     programs.iter().try_for_each(|program| {
         install(program).during(|| "installing the system-call filter".to_owned())
     })

@@ -6,12 +6,12 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
 };
 
-use bulkhead_init::wire::Failure;
+use crate::wire::Failure;
 
-pub(crate) type Outcome<T> = Result<T, Failure>;
+pub type Outcome<T> = Result<T, Failure>;
 
 /// The name of a step, made only when it fails.
-pub(crate) trait Context<T> {
+pub trait Context<T> {
     fn during(self, step: impl FnOnce() -> String) -> Outcome<T>;
 }
 
@@ -25,7 +25,7 @@ impl<T> Context<T> for io::Result<T> {
 }
 
 /// A C return value: negative means `errno`.
-pub(crate) fn check<N: Into<i64> + Copy>(value: N) -> io::Result<i64> {
+pub fn check<N: Into<i64> + Copy>(value: N) -> io::Result<i64> {
     let value = value.into();
     if value < 0 {
         Err(io::Error::last_os_error())
@@ -35,36 +35,32 @@ pub(crate) fn check<N: Into<i64> + Copy>(value: N) -> io::Result<i64> {
 }
 
 /// A C return value that is a new descriptor.
-pub(crate) fn owned<N: Into<i64> + Copy>(value: N) -> io::Result<OwnedFd> {
+pub fn owned<N: Into<i64> + Copy>(value: N) -> io::Result<OwnedFd> {
     let fd = check(value)?;
     let fd = RawFd::try_from(fd).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
     // SAFETY: the kernel has just returned this descriptor, so nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-pub(crate) fn c_string(bytes: impl Into<Vec<u8>>) -> io::Result<CString> {
+pub fn c_string(bytes: impl Into<Vec<u8>>) -> io::Result<CString> {
     CString::new(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
 /// Opens a path; `flags` always get `O_CLOEXEC`.
-pub(crate) fn open(path: &str, flags: i32) -> io::Result<OwnedFd> {
+pub fn open(path: &str, flags: i32) -> io::Result<OwnedFd> {
     let path = c_string(path)?;
     // SAFETY: the path is a C string that outlives the call.
     owned(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) })
 }
 
-pub(crate) fn open_tree(
-    dir: Option<BorrowedFd<'_>>,
-    path: &CStr,
-    flags: u32,
-) -> io::Result<OwnedFd> {
+pub fn open_tree(dir: Option<BorrowedFd<'_>>, path: &CStr, flags: u32) -> io::Result<OwnedFd> {
     let dir = dir.map_or(libc::AT_FDCWD, |fd| fd.as_raw_fd());
     // SAFETY: the path is a C string that outlives the call.
     owned(unsafe { libc::syscall(libc::SYS_open_tree, dir, path.as_ptr(), flags) })
 }
 
 /// Attaches a detached tree at `target`, relative to the working directory.
-pub(crate) fn move_mount(tree: BorrowedFd<'_>, target: &CStr) -> io::Result<()> {
+pub fn move_mount(tree: BorrowedFd<'_>, target: &CStr) -> io::Result<()> {
     const FROM_EMPTY_PATH: u32 = 4;
     // SAFETY: both paths are C strings that outlive the call.
     check(unsafe {
@@ -83,14 +79,14 @@ pub(crate) fn move_mount(tree: BorrowedFd<'_>, target: &CStr) -> io::Result<()> 
 /// `struct mount_attr` of `mount_setattr(2)`.
 #[repr(C)]
 #[derive(Default)]
-pub(crate) struct MountAttributes {
-    pub(crate) set: u64,
-    pub(crate) clear: u64,
-    pub(crate) propagation: u64,
-    pub(crate) userns_fd: u64,
+pub struct MountAttributes {
+    pub set: u64,
+    pub clear: u64,
+    pub propagation: u64,
+    pub userns_fd: u64,
 }
 
-pub(crate) fn mount_setattr(
+pub fn mount_setattr(
     dir: Option<BorrowedFd<'_>>,
     path: &CStr,
     flags: i32,
@@ -114,24 +110,24 @@ pub(crate) fn mount_setattr(
 /// `struct clone_args` of `clone3(2)`.
 #[repr(C)]
 #[derive(Default)]
-pub(crate) struct CloneArguments {
-    pub(crate) flags: u64,
-    pub(crate) pidfd: u64,
-    pub(crate) child_tid: u64,
-    pub(crate) parent_tid: u64,
-    pub(crate) exit_signal: u64,
-    pub(crate) stack: u64,
-    pub(crate) stack_size: u64,
-    pub(crate) tls: u64,
-    pub(crate) set_tid: u64,
-    pub(crate) set_tid_size: u64,
-    pub(crate) cgroup: u64,
+pub struct CloneArguments {
+    pub flags: u64,
+    pub pidfd: u64,
+    pub child_tid: u64,
+    pub parent_tid: u64,
+    pub exit_signal: u64,
+    pub stack: u64,
+    pub stack_size: u64,
+    pub tls: u64,
+    pub set_tid: u64,
+    pub set_tid_size: u64,
+    pub cgroup: u64,
 }
 
-pub(crate) const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+pub const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Forks, with namespaces and a cgroup to be born in. Returns 0 in the child.
-pub(crate) fn clone3(arguments: &CloneArguments) -> io::Result<i64> {
+pub fn clone3(arguments: &CloneArguments) -> io::Result<i64> {
     // SAFETY: without CLONE_VM the child is a copy with its own memory, as after `fork`; this program has one thread, so
     // no lock can be held by another one at that moment.
     check(unsafe {
@@ -143,7 +139,7 @@ pub(crate) fn clone3(arguments: &CloneArguments) -> io::Result<i64> {
     })
 }
 
-pub(crate) fn mount(
+pub fn mount(
     source: &CStr,
     target: &CStr,
     kind: &CStr,
@@ -164,7 +160,7 @@ pub(crate) fn mount(
 }
 
 /// One byte through a pipe or into a control file.
-pub(crate) fn write_all(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+pub fn write_all(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the buffer is valid for its length.
     let written = unsafe { libc::write(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
     if usize::try_from(check(i64::try_from(written).unwrap_or(-1))?) == Ok(bytes.len()) {
@@ -175,21 +171,21 @@ pub(crate) fn write_all(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Reads what is there; 0 is the end.
-pub(crate) fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is valid for its length.
     let read = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
 /// Writes what fits.
-pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the buffer is valid for its length.
     let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
 /// Waits for data or the other end's closing, for a time.
-pub(crate) fn is_readable(fd: BorrowedFd<'_>, milliseconds: i32) -> bool {
+pub fn is_readable(fd: BorrowedFd<'_>, milliseconds: i32) -> bool {
     let mut polled = libc::pollfd {
         fd: fd.as_raw_fd(),
         events: libc::POLLIN,
@@ -200,7 +196,7 @@ pub(crate) fn is_readable(fd: BorrowedFd<'_>, milliseconds: i32) -> bool {
 }
 
 /// Both ends of a pipe, closed on exec.
-pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: the array has room for the two descriptors.
     check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
@@ -208,7 +204,7 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Blocks every signal that can be blocked and returns the set.
-pub(crate) fn block_all_signals() -> io::Result<libc::sigset_t> {
+pub fn block_all_signals() -> io::Result<libc::sigset_t> {
     // SAFETY: an all-zero signal set is valid memory for `sigfillset` to fill.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: `set` is valid for both calls.
@@ -220,13 +216,13 @@ pub(crate) fn block_all_signals() -> io::Result<libc::sigset_t> {
 }
 
 /// `prctl` with one number.
-pub(crate) fn prctl(option: i32, value: u64) -> io::Result<()> {
+pub fn prctl(option: i32, value: u64) -> io::Result<()> {
     // SAFETY: the options used here take numbers only; the unused arguments are zero as the kernel demands.
     check(unsafe { libc::prctl(option, value, 0_u64, 0_u64, 0_u64) }).map(drop)
 }
 
 /// Ends this process at once, without running anything more of it.
-pub(crate) fn exit_now(code: i32) -> ! {
+pub fn exit_now(code: i32) -> ! {
     // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(code) }
 }

@@ -37,7 +37,6 @@ mod process;
 mod processes;
 mod program;
 mod sandbox;
-mod seccomp;
 mod shared;
 mod spec;
 mod store;
@@ -46,6 +45,7 @@ mod system;
 mod verdict;
 
 pub mod doctor;
+pub mod seccomp;
 
 pub use bulkhead_model::{
     ids::SandboxId,

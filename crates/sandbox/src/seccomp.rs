@@ -4,11 +4,13 @@
 
 mod compile;
 mod list;
+mod rules;
 
 use std::collections::BTreeMap;
 
 use compile::{ENOSYS, EPERM, Range, Verdict};
 use list::{ALLOWED, CHECKED, FIRST_UNKNOWN, LAST_UNKNOWN};
+pub use rules::{Argument, Checked, Group, Test, is, is_not, masked};
 
 /// The processor that the list's numbers belong to, as the kernel names it to a filter.
 #[cfg(target_arch = "x86_64")]
@@ -22,7 +24,15 @@ pub(crate) fn programs() -> Vec<Vec<u8>> {
 
 /// The filter as one program of `struct sock_filter`, for other walls than this crate's own.
 pub fn filter() -> Vec<u8> {
-    bytes(&compile::program(&ranges(), PROCESSOR))
+    bytes(&compile::program(&ranges(&listed()), PROCESSOR))
+}
+
+/// Another list than the sandbox's, compiled the same way: what is in neither part of it is refused.
+pub fn compile(allowed: &[Group], checked: &[Checked]) -> Vec<u8> {
+    bytes(&compile::program(
+        &ranges(&verdicts(allowed, checked)),
+        PROCESSOR,
+    ))
 }
 
 fn bytes(program: &[libc::sock_filter]) -> Vec<u8> {
@@ -35,29 +45,35 @@ fn bytes(program: &[libc::sock_filter]) -> Vec<u8> {
 }
 
 fn listed() -> BTreeMap<u32, Verdict> {
-    let number = |call: &i64| u32::try_from(*call).unwrap_or(u32::MAX);
-    let whole = ALLOWED
-        .iter()
-        .flat_map(|group| group.calls)
-        .map(|call| (number(call), Verdict::Allow));
-    let checked = CHECKED.iter().flat_map(|checked| {
-        checked
-            .calls
-            .iter()
-            .map(|call| (number(call), Verdict::Check(checked.any_of)))
-    });
-    let mut all: BTreeMap<u32, Verdict> = whole.chain(checked).collect();
+    let mut all = verdicts(ALLOWED, CHECKED);
     all.extend(
         [libc::SYS_setrlimit, libc::SYS_prlimit64]
-            .map(|call| (number(&call), Verdict::KeepCoreLimit)),
+            .map(|call| (number(call), Verdict::KeepCoreLimit)),
     );
     all
 }
 
+fn verdicts(allowed: &[Group], checked: &[Checked]) -> BTreeMap<u32, Verdict> {
+    let whole = allowed
+        .iter()
+        .flat_map(|group| group.calls)
+        .map(|call| (number(*call), Verdict::Allow));
+    let checked = checked.iter().flat_map(|checked| {
+        checked
+            .calls
+            .iter()
+            .map(|call| (number(*call), Verdict::Check(checked.any_of)))
+    });
+    whole.chain(checked).collect()
+}
+
+fn number(call: i64) -> u32 {
+    u32::try_from(call).unwrap_or(u32::MAX)
+}
+
 /// Neighbours with one verdict become one range. Beyond the last number the unlisted verdict holds: there lies x32, whose
 /// calls are the same kernel functions under other numbers.
-fn ranges() -> Vec<Range> {
-    let listed = listed();
+fn ranges(listed: &BTreeMap<u32, Verdict>) -> Vec<Range> {
     let verdict = |call: u32| match listed.get(&call) {
         Some(verdict) => *verdict,
         None if (FIRST_UNKNOWN..=LAST_UNKNOWN).contains(&call) => Verdict::Errno(ENOSYS),
@@ -84,7 +100,7 @@ mod tests {
         SeccompRule, TargetArch,
     };
 
-    use super::{list::Test, *};
+    use super::*;
 
     /// What a filter is shown.
     struct Call {
@@ -128,7 +144,7 @@ mod tests {
     }
 
     fn ours() -> Vec<(u16, u8, u8, u32)> {
-        compile::program(&ranges(), PROCESSOR)
+        compile::program(&ranges(&listed()), PROCESSOR)
             .iter()
             .map(|step| (step.code, step.jt, step.jf, step.k))
             .collect()
@@ -138,11 +154,11 @@ mod tests {
     fn chain() -> Vec<(u16, u8, u8, u32)> {
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
         for (call, verdict) in listed() {
-            let any_of: &[&[list::Argument]] = match verdict {
+            let any_of: &[&[Argument]] = match verdict {
                 Verdict::Check(any_of) => any_of,
                 _ => &[],
             };
-            let rule = |all: &&[list::Argument]| {
+            let rule = |all: &&[Argument]| {
                 let conditions = all.iter().map(|argument| {
                     let (operator, value) = match argument.test {
                         Test::Is(value) => (SeccompCmpOp::Eq, value),

@@ -10,7 +10,7 @@
 
 use libc::sock_filter;
 
-use super::list::{Argument, Test};
+use super::rules::{Argument, Test};
 
 /// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,15 +7,7 @@
 
 use libc::*;
 
-/// Calls that are allowed whatever their arguments, and what they are there for.
-pub(super) struct Group {
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "read by people and by the test that demands it")
-    )]
-    pub(super) why: &'static str,
-    pub(super) calls: &'static [i64],
-}
+use super::rules::{Checked, Group, is, is_not, masked};
 
 pub(super) const ALLOWED: &[Group] = &[
     Group {
@@ -334,52 +326,6 @@ pub(super) const ALLOWED: &[Group] = &[
         ],
     },
 ];
-
-/// A test of one argument's low 32 bits.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Argument {
-    pub(super) index: u8,
-    pub(super) test: Test,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Test {
-    Is(u64),
-    IsNot(u64),
-    Masked { mask: u64, value: u64 },
-}
-
-/// Calls that are allowed when, in at least one of the alternatives, every argument passes its test.
-pub(super) struct Checked {
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "read by people and by the test that demands it")
-    )]
-    pub(super) why: &'static str,
-    pub(super) calls: &'static [i64],
-    pub(super) any_of: &'static [&'static [Argument]],
-}
-
-const fn is(index: u8, value: u64) -> Argument {
-    Argument {
-        index,
-        test: Test::Is(value),
-    }
-}
-
-const fn is_not(index: u8, value: u64) -> Argument {
-    Argument {
-        index,
-        test: Test::IsNot(value),
-    }
-}
-
-const fn masked(index: u8, mask: u64, value: u64) -> Argument {
-    Argument {
-        index,
-        test: Test::Masked { mask, value },
-    }
-}
 
 /// CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. (NEWTIME's bit is part of the exit signal here,
 /// where no signal has a number that large.)
