@@ -14,7 +14,7 @@
 //! | argument | what it is |
 //! |---|---|
 //! | `files` | serves files on its input and output ([`files`]) |
-//! | `connect`, `listen` | carry streams to and from ports and sockets ([`forward`]) |
+//! | `connect`, `pipe`, `listen` | carry streams to and from ports and sockets ([`forward`]) |
 //! | `hold` | keeps a host's processes in a container, or behind walls on another machine ([`hold`]) |
 //! | `keeper` | starts and ends processes on the runner's own machine ([`keeper`]) |
 #![expect(
@@ -72,6 +72,7 @@ fn perform(arguments: &[Vec<u8>]) -> std::io::Result<()> {
     match arguments {
         [mode] if mode == b"files" => files::run(),
         [mode, to] if mode == b"connect" => forward::connect(to),
+        [mode, to] if mode == b"pipe" => forward::pipe(to),
         [mode, at] if mode == b"listen" => forward::listen(at),
         _ => Err(std::io::ErrorKind::InvalidInput.into()),
     }

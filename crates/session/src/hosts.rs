@@ -83,9 +83,8 @@ pub fn chain(
                 Arc::new(docker(place, outer, config, lost))
             }
             HostPlug::Ssh(config) => {
-                starts_here(&*outer)?;
                 persistent |= config.persistent;
-                ssh(place, config, &make_short_directory(id)?)
+                ssh(place, outer, config, &make_short_directory(id)?)
             }
         };
         hosts.push(host);
@@ -102,16 +101,6 @@ pub fn forget(id: &str) {
 pub(crate) fn is_local(host: &dyn Host) -> bool {
     let layers = host.isolation();
     !layers.is_empty() && layers.iter().all(|layer| layer.kind == "local")
-}
-
-/// The ssh program runs on the runner's machine: behind another host it would go past that host without a word (H4).
-pub(crate) fn starts_here(outer: &dyn Host) -> Result<(), PlugError> {
-    const WORDS: &str = "ssh starts on this machine: put it before the other hosts, and let your ssh configuration name a \
-                         jump host where one is needed";
-    match is_local(outer) {
-        true => Ok(()),
-        false => Err(PlugError::words(WORDS)),
-    }
 }
 
 /// Makes the session's short directory, or takes the one that it has already. What is not this user's own, or open to others, is
@@ -258,8 +247,16 @@ fn mounted(place: &Place, outer: &dyn Host, mount: &bulkhead_model::session::Mou
     }
 }
 
-pub(crate) fn ssh(place: &Place, config: &SshConfig, run_dir: &Path) -> Arc<dyn Host> {
+pub(crate) fn ssh(
+    place: &Place,
+    outer: Arc<dyn Host>,
+    config: &SshConfig,
+    run_dir: &Path,
+) -> Arc<dyn Host> {
     let mut described = bulkhead_host::SshConfig::new(&config.host);
+    if !is_local(&*outer) {
+        described = described.through(outer);
+    }
     described.run_dir = run_dir.to_owned();
     described.env.clone_from(&place.local_env);
     described.env.extend(place.ssh_env.clone());
@@ -341,18 +338,7 @@ mod tests {
 
     use std::os::unix::fs::PermissionsExt as _;
 
-    use bulkhead_host::{LocalConfig, LocalHost, SshHost};
-
-    use super::{forget, make_short_directory, short_directory, starts_here};
-
-    /// H4: ssh does not go past the host before it.
-    #[test]
-    fn h4_ssh_behind_another_host_is_refused() {
-        assert!(starts_here(&LocalHost::new(LocalConfig::new("/"))).is_ok());
-        let behind = SshHost::new(bulkhead_host::SshConfig::new("elsewhere.invalid"));
-        let refused = starts_here(&behind).unwrap_err();
-        assert!(refused.to_string().contains("jump host"), "{refused}");
-    }
+    use super::{forget, make_short_directory, short_directory};
 
     /// H13: a directory in a public place is taken only where it is this user's and closed to others.
     #[test]

@@ -36,6 +36,7 @@ use super::{
     script::{CONTROL, CONTROL_READY, MARK},
     settings::Settings,
     slots::Slots,
+    through::Way,
 };
 
 /// What a start-up file of the account may print before the shell is there.
@@ -84,7 +85,8 @@ impl Master {
             .prefix("ssh-")
             .tempdir_in(&config.run_dir)
             .map_err(SshError::Directory)?;
-        let mut child = command(config, &dir)
+        let way = Way::open(config, dir.path())?;
+        let mut child = command(config, &dir, way.as_ref())
             .spawn()
             .map_err(|source| SshError::Program {
                 program: config.program.clone(),
@@ -96,8 +98,11 @@ impl Master {
         let mut output = BufReader::new(stdout).lines();
         let ready = timeout(config.connect_limit, ready(&mut output)).await;
         match ready {
-            Ok(Ok(())) => Ok(Self::started(dir, child, stdin, output)),
-            Ok(Err(chatter)) => Err(failure(config, child, chatter).await),
+            Ok(Ok(())) => Ok(Self::started(dir, child, stdin, output, way)),
+            Ok(Err(chatter)) => Err(match way.and_then(|way| way.failure()) {
+                Some(error) => SshError::Before(error),
+                None => failure(config, child, chatter).await,
+            }),
             Err(_) => Err(SshError::TimedOut(config.connect_limit)),
         }
     }
@@ -107,11 +112,12 @@ impl Master {
         child: Child,
         stdin: ChildStdin,
         output: Lines<BufReader<ChildStdout>>,
+        way: Option<Way>,
     ) -> Arc<Self> {
         let (lines, queue) = mpsc::channel(QUEUE);
         let (end, wanted) = watch::channel(Wanted::Life);
         let (ended, gone) = watch::channel(Life::Alive);
-        let mut own = JoinSet::new();
+        let mut own = way.map(Way::into_tasks).unwrap_or_default();
         own.spawn(serve(queue, stdin, output));
         own.spawn(keep(child, wanted, ended));
         Arc::new(Self {
@@ -193,7 +199,7 @@ fn socket(dir: &TempDir) -> PathBuf {
     dir.path().join("s")
 }
 
-fn command(config: &SshConfig, dir: &TempDir) -> Command {
+fn command(config: &SshConfig, dir: &TempDir, way: Option<&Way>) -> Command {
     let mut command = Command::new(&config.program);
     command.env_clear().envs(&config.env);
     command.args(config.arguments());
@@ -210,6 +216,9 @@ fn command(config: &SshConfig, dir: &TempDir) -> Command {
         "LogLevel=ERROR",
     ] {
         command.args(["-o", option]);
+    }
+    if let Some(way) = way {
+        command.args(["-o", way.option()]);
     }
     if !Settings::read(config).keeps_alive() {
         // Else a network that was cut is noticed by nobody.

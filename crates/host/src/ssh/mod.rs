@@ -20,6 +20,7 @@ mod script;
 mod settings;
 mod slots;
 mod terminal;
+mod through;
 
 use std::{
     collections::BTreeMap,
@@ -58,6 +59,8 @@ pub struct SshConfig {
     pub run_dir: PathBuf,
     /// The `ssh` program.
     pub program: PathBuf,
+    /// The host from which the machine is reached, where that is not this machine.
+    pub through: Option<Arc<dyn Host>>,
     /// How long connecting may take, jump hosts included.
     pub connect_limit: Duration,
 }
@@ -72,6 +75,7 @@ impl SshConfig {
             env: BTreeMap::new(),
             run_dir: "/tmp".into(),
             program: "ssh".into(),
+            through: None,
             connect_limit: Duration::from_secs(60),
         }
     }
@@ -79,6 +83,12 @@ impl SshConfig {
     #[must_use]
     pub fn config_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.config_file = Some(file.into());
+        self
+    }
+
+    #[must_use]
+    pub fn through(mut self, outer: Arc<dyn Host>) -> Self {
+        self.through = Some(outer);
         self
     }
 
@@ -143,6 +153,13 @@ pub enum SshError {
         #[source]
         source: io::Error,
     },
+    #[error(
+        "the ssh configuration of {0} says by which way it is reached (ProxyJump or ProxyCommand), which would start on this \
+         machine and not on the host before it: take that out, or put the ssh host first"
+    )]
+    OwnWay(String),
+    #[error("reaching it from the host before it")]
+    Before(#[source] HostError),
     #[error("using a directory")]
     Directory(#[source] io::Error),
     #[error(
@@ -320,7 +337,9 @@ impl Host for SshHost {
     fn isolation(&self) -> Vec<Layer> {
         let settings = self.0.settings();
         let target = settings.target().unwrap_or_else(|| self.0.name());
-        vec![Layer {
+        let outer = self.0.config.through.as_ref();
+        let mut layers = outer.map_or_else(Vec::new, |outer| outer.isolation());
+        layers.push(Layer {
             kind: "ssh",
             host: format!("{} ({target})", self.0.config.host),
             files: "every file of that machine that the account may read or write".to_owned(),
@@ -331,7 +350,8 @@ impl Host for SshHost {
                 .to_owned(),
             weakened: settings.weakened(),
             supervision: None,
-        }]
+        });
+        layers
     }
 
     async fn teardown(&self) -> Result<(), HostError> {

@@ -1,6 +1,6 @@
 //! Streams to and from ports and sockets of the place where this runs, over standard input and output.
 //!
-//! `connect` says how it went ([`STATUS`] bytes) and then carries one stream; `listen` carries all that it accepts, in the frames
+//! `connect` says how it went ([`STATUS`] bytes) and then carries one stream, `pipe` only carries it; `listen` carries all that it accepts, in the frames
 //! of [`bulkhead_init::wire::Carried`]. One thread, one `poll`; nothing that one stream does holds another one up.
 
 mod carry;
@@ -125,6 +125,16 @@ pub(crate) fn connect(to: &[u8]) -> io::Result<()> {
         }
         Err(error) => return tell(&Err(error)),
     };
+    carry_until_the_end(&socket)
+}
+
+/// As [`connect`], for those who expect nothing but the stream.
+pub(crate) fn pipe(to: &[u8]) -> io::Result<()> {
+    let socket = Endpoint::parse(to)?.connect()?;
+    carry_until_the_end(&socket)
+}
+
+fn carry_until_the_end(socket: &OwnedFd) -> io::Result<()> {
     for fd in [0, 1, socket.as_raw_fd()] {
         set_nonblocking(fd)?;
     }

@@ -146,7 +146,6 @@ impl HostPlug {
     }
 
     async fn ssh(&mut self, ctx: &mut Ctx, config: &SshConfig) -> Result<(), PlugError> {
-        hosts::starts_here(&*ctx.host()?)?;
         let directory = hosts::short_directory(&ctx.session.id);
         let undo = Undo::RemoveDirectory {
             path: directory.clone(),
@@ -154,7 +153,12 @@ impl HostPlug {
         self.undo.push(ctx.undo(undo)?);
         hosts::make_short_directory(&ctx.session.id)?;
         self.directory = Some(directory.clone());
-        self.host = Some(hosts::ssh(&Place::of(&self.delivery), config, &directory));
+        self.host = Some(hosts::ssh(
+            &Place::of(&self.delivery),
+            ctx.host()?,
+            config,
+            &directory,
+        ));
         ctx.agent.cwd.clone_from(&config.directory);
         Ok(())
     }

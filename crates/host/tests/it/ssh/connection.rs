@@ -2,7 +2,9 @@
 
 use std::{error::Error as _, path::Path, sync::Arc};
 
-use bulkhead_host::{Command, Follow, Host, HostError, SshError, SshHost};
+use bulkhead_host::{
+    Command, FileSystem, Follow, Host, HostError, SshError, SshHost, WriteOptions,
+};
 use bulkhead_test_hosts::{Account, Sshd, SshdOptions};
 
 use super::{config, host, output};
@@ -249,4 +251,61 @@ async fn h13_the_accounts_login_shell_does_not_matter() {
             .unwrap();
         host.teardown().await.unwrap();
     }
+}
+
+/// H4: the host before it makes the connection, lazily; the keys stay here.
+#[tokio::test]
+async fn h4_a_machine_is_reached_from_the_host_before_it() {
+    let (first, second) = (Sshd::start(), Sshd::start());
+    let outer: Arc<dyn Host> = Arc::new(host(&first));
+    let inner = SshHost::new(config(&second).through(Arc::clone(&outer)));
+    assert_eq!(inner.isolation().len(), 2);
+    assert!(!outer.is_connected(), "describing connects nothing");
+    let line = "echo $SSH_CONNECTION";
+    let said = output(&inner, Command::shell(line)).await;
+    assert!(outer.is_connected());
+    assert!(said.starts_with("127.0.0.1 "), "{said}");
+    assert_eq!((first.accepted(), second.accepted()), (1, 1));
+    let text = FileSystem::new(inner.files());
+    let file = second.home().join("written");
+    text.write_file(&file, "there", WriteOptions::WRITE)
+        .await
+        .unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "there");
+    inner.teardown().await.unwrap();
+    outer.teardown().await.unwrap();
+}
+
+/// H4, H2: what the host before it says is the error; a way of the configuration's own is refused.
+#[tokio::test]
+async fn h4_a_machine_that_the_host_before_it_cannot_reach_is_said_by_that_host() {
+    let (first, second) = (Sshd::start(), Sshd::start());
+    let outer: Arc<dyn Host> = Arc::new(host(&first));
+    let mut closed = config(&second).through(Arc::clone(&outer));
+    closed.port = Some(1);
+    let error = SshHost::new(closed)
+        .spawn(Command::new(["true"]))
+        .await
+        .unwrap_err();
+    let words = chain(&error);
+    assert!(words.contains("from the host before it"), "{words}");
+    second.configure_client("ProxyJump elsewhere.invalid");
+    let jumps = config(&second).through(Arc::clone(&outer));
+    let error = SshHost::new(jumps)
+        .spawn(Command::new(["true"]))
+        .await
+        .unwrap_err();
+    let words = chain(&error);
+    assert!(words.contains("ProxyJump"), "{words}");
+    outer.teardown().await.unwrap();
+}
+
+fn chain(error: &HostError) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        words.push_str(&format!(": {inner}"));
+        source = inner.source();
+    }
+    words
 }
