@@ -165,8 +165,10 @@ impl Egress {
     ) -> Result<(Decision, Vec<IpAddr>), EgressError> {
         let host = Host::Name(name.clone());
         let port = match grant {
-            Grant::Rules(policy) => policy.ports_for(name).first().copied(),
             Grant::Operator { port, .. } => Some(*port),
+            list => list
+                .policy()
+                .and_then(|policy| policy.ports_for(name).first().copied()),
         };
         let target = Target::new(crate::Scheme::Tcp, host.clone(), port.unwrap_or_default());
         let decision = Decision {

@@ -11,6 +11,12 @@ use crate::{decision::Why, target::Target};
 pub enum Grant {
     /// An allow-list: for everything that somebody else than the operator asks for.
     Rules(Arc<NetworkPolicy>),
+    /// An allow-list by a stranger, a plugin's author: of its hosts, only those that its installer named themselves
+    /// can lie in a private network, where the operator permits it (P9).
+    Installed {
+        policy: Arc<NetworkPolicy>,
+        named: Arc<HashSet<HostName>>,
+    },
     /// One place that the operator's own configuration names, such as the base URL of a model API.
     Operator { host: Host, port: u16 },
 }
@@ -18,6 +24,21 @@ pub enum Grant {
 impl Grant {
     pub fn rules(policy: NetworkPolicy) -> Self {
         Self::Rules(Arc::new(policy))
+    }
+
+    pub fn installed(policy: NetworkPolicy, named: HashSet<HostName>) -> Self {
+        Self::Installed {
+            policy: Arc::new(policy),
+            named: Arc::new(named),
+        }
+    }
+
+    /// The allow-list, where there is one.
+    pub(crate) fn policy(&self) -> Option<&NetworkPolicy> {
+        match self {
+            Self::Rules(policy) | Self::Installed { policy, .. } => Some(policy),
+            Self::Operator { .. } => None,
+        }
     }
 
     pub fn operator(target: &Target) -> Self {
@@ -34,8 +55,10 @@ impl Grant {
                 Ok(Why::Operator)
             }
             (Self::Operator { .. }, _) => Err(Why::NoRule),
-            (Self::Rules(_), Host::Ip(_)) => Err(Why::AddressLiteral),
-            (Self::Rules(policy), Host::Name(name)) => covers_name(policy, name, target.port()),
+            (Self::Rules(_) | Self::Installed { .. }, Host::Ip(_)) => Err(Why::AddressLiteral),
+            (Self::Rules(policy) | Self::Installed { policy, .. }, Host::Name(name)) => {
+                covers_name(policy, name, target.port())
+            }
         }
     }
 
@@ -48,7 +71,8 @@ impl Grant {
                 .allow
                 .iter()
                 .any(|rule| matches!(&rule.host, HostPattern::Exact(exact) if exact == name)),
-            (Self::Rules(_), Host::Ip(_)) => false,
+            (Self::Installed { named, .. }, Host::Name(name)) => named.contains(name),
+            (Self::Rules(_) | Self::Installed { .. }, Host::Ip(_)) => false,
         }
     }
 }

@@ -48,7 +48,7 @@ impl InvocationContext {
     /// `deadline` is when its process will be killed.
     pub fn new(authority: Authority, link: Arc<dyn PlatformLink>, deadline: Instant) -> Self {
         Self {
-            grant: Grant::rules(authority.egress.clone()),
+            grant: Grant::installed(authority.egress.clone(), authority.installer_hosts.clone()),
             authority,
             link,
             deadline,
