@@ -149,14 +149,20 @@ fn is_integration_test(path: &str, text: &str) -> bool {
         && (text.contains("#[test]") || text.contains("#[tokio::test"))
 }
 
+/// The letters of requirements, decisions and rows.
+const FAMILIES: [&str; 13] = [
+    "R", "H", "P", "D", "N", "T", "M", "S", "E", "C", "O", "HT", "RL",
+];
+
 /// Whether the text names a requirement (`R14`, `H7`, `D5`), a row (`N12`) or a case (`case 17`).
 fn cites(text: &str) -> bool {
     let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
     let number =
         |word: &str| (1..=2).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_digit());
     let id = |word: &str| {
-        word.strip_prefix(['R', 'H', 'P', 'D', 'N'])
-            .is_some_and(number)
+        let digits = word.trim_start_matches(|c: char| c.is_ascii_uppercase());
+        let letters = &word[..word.len() - digits.len()];
+        FAMILIES.contains(&letters) && number(digits)
     };
     let case = |pair: &[&str]| matches!(pair[0], "case" | "cases" | "section") && number(pair[1]);
     words
@@ -303,10 +309,11 @@ mod tests {
             "// case 9",
             "fn r4_is_gone()",
             "N12",
+            "fn ht11_is_refused()",
         ] {
             assert!(cites(text), "{text}");
         }
-        for text in ["fn works()", "R", "a case for", "D100"] {
+        for text in ["fn works()", "R", "a case for", "D100", "XT1", "R14a"] {
             assert!(!cites(text), "{text}");
         }
     }
