@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use async_trait::async_trait;
-use bulkhead_engine::{Compilation, Options, StartError, Value};
+use bulkhead_engine::{Compilation, Language, Options, StartError, Threads, Value};
 use bulkhead_host::ExitStatus;
 use bulkhead_session::plug::{
     AgentDraft, Ctx, Direction, Ended, McpServer, Message, Plug, PlugError, ScriptPlugs,
@@ -39,6 +39,8 @@ impl JsPlugs {
     pub fn with_limits(limits: TimeLimits) -> Result<Self, JsPlugsError> {
         let options = Options {
             compilation: Compilation::Jit,
+            threads: Threads::Own,
+            language: Language::Newest,
             icu_data: Some(icu_data()?),
         };
         bulkhead_engine::start(&options)?;

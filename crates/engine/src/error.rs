@@ -2,7 +2,10 @@
 
 use std::{fmt, pin::pin};
 
-use crate::Value;
+use crate::{
+    Crossing, Value,
+    isolate::{State, Trust},
+};
 
 /// The names of scripts that belong to the program and not to the author of a plug begin so; places in them are
 /// passed over when an error's place is looked for.
@@ -21,6 +24,9 @@ pub enum EngineError {
     /// A value cannot leave or enter the isolate.
     #[error("a value cannot cross between JavaScript and its host: {0}")]
     Value(String),
+    /// A value cannot cross as JSON; it names the part that cannot.
+    #[error(transparent)]
+    Crossing(#[from] Crossing),
 }
 
 fn at(place: &Option<Place>) -> String {
@@ -54,6 +60,16 @@ pub struct JsError {
     pub place: Option<Place>,
     /// All places, innermost first, one a line.
     pub stack: Option<String>,
+    /// The same as data, in scripts of the author's only. Known where the isolate's code is not trusted.
+    pub frames: Box<[Frame]>,
+}
+
+/// One function on the way to where something was thrown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// Empty where the function has no name.
+    pub function: String,
+    pub place: Place,
 }
 
 impl fmt::Display for JsError {
@@ -163,6 +179,9 @@ pub(crate) fn describe(
     exception: v8::Local<v8::Value>,
     message: Option<v8::Local<v8::Message>>,
 ) -> JsError {
+    if State::of(scope).trust == Trust::Nobody {
+        return describe_quietly(scope, exception, message);
+    }
     let stack = property(scope, exception, "stack").map(|stack| frames_of(&stack));
     let place = stack
         .as_deref()
@@ -173,7 +192,70 @@ pub(crate) fn describe(
         code: property(scope, exception, "code"),
         place,
         stack: stack.filter(|stack| !stack.is_empty()),
+        frames: Box::default(),
     }
+}
+
+/// The same without running any code of the isolate's: no getter, no `toString`, no `prepareStackTrace`.
+fn describe_quietly(
+    scope: &mut v8::PinScope<'_, '_>,
+    exception: v8::Local<v8::Value>,
+    message: Option<v8::Local<v8::Message>>,
+) -> JsError {
+    let trace = v8::Exception::get_stack_trace(scope, exception)
+        .or_else(|| message.and_then(|message| message.get_stack_trace(scope)));
+    let frames = trace.map_or_else(Box::default, |trace| frames(scope, trace));
+    let place = frames
+        .first()
+        .map(|frame| frame.place.clone())
+        .or_else(|| message.and_then(|message| place_of(scope, message)));
+    JsError {
+        message: quiet_words(scope, exception),
+        code: None,
+        place,
+        stack: None,
+        frames,
+    }
+}
+
+/// To read a longer text, V8 would first put its parts together, for which there may be no memory.
+const WORDS_UNITS_MAX: usize = 1 << 20;
+
+/// What a value says, as V8 shows it without running any code.
+pub(crate) fn quiet_words(scope: &mut v8::PinScope<'_, '_>, value: v8::Local<v8::Value>) -> String {
+    let Some(text) = value.to_detail_string(scope) else {
+        return "a value without words".to_owned();
+    };
+    match text.length() {
+        0..=WORDS_UNITS_MAX => text.to_rust_string_lossy(scope),
+        units => format!("a text of {units} characters, which is too long to be shown"),
+    }
+}
+
+fn frames(scope: &mut v8::PinScope<'_, '_>, trace: v8::Local<v8::StackTrace>) -> Box<[Frame]> {
+    (0..trace.get_frame_count())
+        .filter_map(|index| {
+            let frame = trace.get_frame(scope, index)?;
+            let function = frame.get_function_name(scope);
+            Some(Frame {
+                place: place_of_frame(scope, frame)?,
+                function: function
+                    .map_or_else(String::new, |name| name.to_rust_string_lossy(scope)),
+            })
+        })
+        .collect()
+}
+
+fn place_of_frame(
+    scope: &mut v8::PinScope<'_, '_>,
+    frame: v8::Local<v8::StackFrame>,
+) -> Option<Place> {
+    let file = frame.get_script_name(scope)?.to_rust_string_lossy(scope);
+    Some(Place {
+        line: u32::try_from(frame.get_line_number()).ok()?,
+        column: u32::try_from(frame.get_column()).ok()?,
+        file: plain(&file)?,
+    })
 }
 
 /// The words that JavaScript itself would show, without running any code of the value's.
@@ -220,12 +302,7 @@ pub(crate) fn current_place(scope: &mut v8::PinScope<'_, '_>) -> Option<Place> {
     let stack = v8::StackTrace::current_stack_trace(scope, 32)?;
     (0..stack.get_frame_count()).find_map(|index| {
         let frame = stack.get_frame(scope, index)?;
-        let file = frame.get_script_name(scope)?.to_rust_string_lossy(scope);
-        Some(Place {
-            line: u32::try_from(frame.get_line_number()).ok()?,
-            column: u32::try_from(frame.get_column()).ok()?,
-            file: plain(&file)?,
-        })
+        place_of_frame(scope, frame)
     })
 }
 

@@ -14,7 +14,7 @@ use std::{
 use futures::stream::FuturesUnordered;
 
 use crate::{
-    Argument, EngineError, Function, JsError, Place, Reference, Snapshot, Value,
+    Argument, EngineError, JsError, JsonLimits, Native, Place, Reference, Snapshot, Value,
     error::{catch, describe},
     modules::Modules,
     raw,
@@ -31,6 +31,15 @@ pub enum StringsAsCode {
     Refused,
 }
 
+/// Whose code runs in the isolate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// The user's own: it may shape its stacks, and errors are read as it shows them.
+    User,
+    /// Anybody's: `Error.prepareStackTrace` does nothing, and errors are read without running any of its code.
+    Nobody,
+}
+
 #[derive(Debug, Clone)]
 pub struct IsolateOptions {
     /// What the isolate begins with; a bare engine where there is none.
@@ -41,6 +50,7 @@ pub struct IsolateOptions {
     /// with [`EngineError::HeapLimit`].
     pub buffer_limit_bytes: usize,
     pub strings_as_code: StringsAsCode,
+    pub trust: Trust,
 }
 
 impl Default for IsolateOptions {
@@ -50,9 +60,13 @@ impl Default for IsolateOptions {
             heap_limit_bytes: 128 << 20,
             buffer_limit_bytes: 64 << 20,
             strings_as_code: StringsAsCode::Refused,
+            trust: Trust::User,
         }
     }
 }
+
+/// How many functions of a stack are kept.
+const STACK_FRAMES: i32 = 32;
 
 /// Ends what runs in an isolate, from any thread.
 #[derive(Clone)]
@@ -116,17 +130,18 @@ impl HeapGuard {
 
 /// What callbacks find through the isolate.
 pub(crate) struct State {
-    pub(crate) functions: RefCell<Vec<Rc<Function>>>,
+    pub(crate) functions: RefCell<Vec<Rc<Native>>>,
     pub(crate) modules: RefCell<Modules>,
     pub(crate) under_way: RefCell<FuturesUnordered<Completion>>,
     pub(crate) resolvers: RefCell<HashMap<u64, v8::Global<v8::PromiseResolver>>>,
     pub(crate) rejections: RefCell<Vec<(v8::Global<v8::Promise>, v8::Global<v8::Value>)>>,
     pub(crate) context: RefCell<Option<v8::Global<v8::Context>>>,
+    pub(crate) trust: Trust,
     buffers: Option<raw::BufferMemory>,
 }
 
 impl State {
-    pub(crate) fn new(buffers: Option<raw::BufferMemory>) -> Rc<Self> {
+    pub(crate) fn new(buffers: Option<raw::BufferMemory>, trust: Trust) -> Rc<Self> {
         Rc::new(Self {
             functions: RefCell::default(),
             modules: RefCell::default(),
@@ -134,6 +149,7 @@ impl State {
             resolvers: RefCell::default(),
             rejections: RefCell::default(),
             context: RefCell::default(),
+            trust,
             buffers,
         })
     }
@@ -153,6 +169,10 @@ impl State {
         self.buffers
             .as_ref()
             .map_or(usize::MAX, raw::BufferMemory::left)
+    }
+
+    fn buffers_used(&self) -> usize {
+        self.buffers.as_ref().map_or(0, raw::BufferMemory::used)
     }
 
     fn clear(&self) {
@@ -205,7 +225,12 @@ impl Isolate {
             reached: AtomicBool::new(false),
         });
         raw::guard_heap(&mut isolate, &guard);
-        let state = State::new(Some(buffers));
+        raw::hear_of_fatal_memory(&mut isolate);
+        if options.trust == Trust::Nobody {
+            isolate.set_prepare_stack_trace_callback(crate::bare::stack_text);
+            isolate.set_capture_stack_trace_for_uncaught_exceptions(true, STACK_FRAMES);
+        }
+        let state = State::new(Some(buffers), options.trust);
         isolate.set_slot(Rc::clone(&state));
         isolate.set_microtasks_policy(v8::MicrotasksPolicy::Explicit);
         isolate.set_promise_reject_callback(raw::promise_rejected);
@@ -308,6 +333,103 @@ impl Isolate {
         self.outcome(outcome)
     }
 
+    /// Writes a value as JSON, by the table in `docs/plugins/values.md`. `root` is what the value is called where
+    /// something about it is wrong.
+    pub fn to_json(
+        &mut self,
+        reference: &Reference,
+        root: &str,
+        limits: &JsonLimits,
+    ) -> Result<String, EngineError> {
+        let outcome = self.with(|scope| {
+            let value = v8::Local::new(scope, &reference.0);
+            crate::json::write(scope, value, root, limits)
+        });
+        self.outcome(outcome)
+    }
+
+    /// Makes the value that a JSON text means.
+    pub fn from_json(
+        &mut self,
+        text: &str,
+        root: &str,
+        limits: &JsonLimits,
+    ) -> Result<Reference, EngineError> {
+        let outcome = self.with(|scope| {
+            let value = crate::json::read(scope, text, root, limits)?;
+            Ok(Reference(v8::Global::new(scope, value)))
+        });
+        self.outcome(outcome)
+    }
+
+    /// What kind of value it is, without running any code.
+    pub fn shape(&mut self, reference: &Reference) -> Shape {
+        self.with(|scope| {
+            let value = v8::Local::new(scope, &reference.0);
+            if value.is_function() {
+                Shape::Function
+            } else if value.is_object() {
+                Shape::Object
+            } else {
+                Shape::Other
+            }
+        })
+    }
+
+    /// The names of an object's own enumerable properties, and their values; what has a getter is left out, so that
+    /// no code runs. No more than `most` of them.
+    pub fn own_properties(
+        &mut self,
+        reference: &Reference,
+        most: u32,
+    ) -> Result<Vec<(String, Reference)>, EngineError> {
+        let outcome = self.with(|scope| {
+            let value = v8::Local::new(scope, &reference.0);
+            crate::value::own_properties(scope, value, most)
+        });
+        self.outcome(outcome)
+    }
+
+    /// An object's own property; none where there is no such. A getter runs.
+    pub fn own_property(
+        &mut self,
+        object: &Reference,
+        name: &str,
+    ) -> Result<Option<Reference>, EngineError> {
+        let outcome = self.with(|scope| {
+            let object = v8::Local::new(scope, &object.0);
+            let Ok(object) = v8::Local::<v8::Object>::try_from(object) else {
+                return Ok(None);
+            };
+            catch(scope, |scope| {
+                let name = v8::String::new(scope, name)?;
+                if !object.has_own_property(scope, name.into())? {
+                    return Some(None);
+                }
+                let value = object.get(scope, name.into())?;
+                Some(Some(Reference(v8::Global::new(scope, value))))
+            })
+        });
+        self.outcome(outcome)
+    }
+
+    /// What `await` would wait for: a promise as it is; what has a method `then` made into a promise.
+    pub fn awaited(&mut self, value: &Reference) -> Result<Reference, EngineError> {
+        let outcome = self.with(|scope| {
+            let value = v8::Local::new(scope, &value.0);
+            if value.is_promise() || !value.is_object() {
+                return Ok(Reference(v8::Global::new(scope, value)));
+            }
+            catch(scope, |scope| {
+                let resolver = v8::PromiseResolver::new(scope)?;
+                resolver.resolve(scope, value)?;
+                let promise: v8::Local<v8::Value> = resolver.get_promise(scope).into();
+                Some(Reference(v8::Global::new(scope, promise)))
+            })
+        });
+        self.outcome(outcome)
+    }
+
     /// Copies a value out.
     pub fn value(&mut self, reference: &Reference) -> Result<Value, EngineError> {
         let outcome = self.with(|scope| {
@@ -329,6 +451,11 @@ impl Isolate {
                 })
                 .collect()
         })
+    }
+
+    /// How many bytes all array buffers have together.
+    pub fn buffers_used_bytes(&self) -> usize {
+        self.state.buffers_used()
     }
 
     /// How much of the heap is used, in bytes.
@@ -369,6 +496,14 @@ fn new_context(
     let context = v8::Context::new(scope, v8::ContextOptions::default());
     context.set_allow_generation_from_strings(strings_as_code == StringsAsCode::Allowed);
     v8::Global::new(scope, context)
+}
+
+/// What kind of value something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    Function,
+    Object,
+    Other,
 }
 
 /// What a source is compiled as.

@@ -11,20 +11,29 @@
 //!
 //! [`start`] comes first, once in a process, and decides for all isolates whether V8 makes machine code.
 
+mod alone;
+mod bare;
+mod date;
 mod error;
 mod functions;
 mod isolate;
+mod json;
 mod modules;
+mod namespace;
 mod platform;
 mod raw;
 mod snapshot;
 mod turns;
 mod value;
 
-pub use error::{EngineError, JsError, Place, Thrown, ThrownKind};
-pub use functions::{Answer, Function, later, now};
-pub use isolate::{Handle, Isolate, IsolateOptions, StringsAsCode};
+pub use alone::{Alone, CodeCache};
+pub use error::{EngineError, Frame, JsError, Place, Thrown, ThrownKind};
+pub use functions::{Answer, Function, Native, later, now};
+pub use isolate::{Handle, Isolate, IsolateOptions, Shape, StringsAsCode, Trust};
+pub use json::{Crossing, CrossingKind, JsonLimits, check as check_json};
 pub use modules::Loader;
-pub use platform::{Compilation, Options, StartError, start};
+pub use namespace::{Entry, Namespace};
+pub use platform::{Compilation, Language, Options, StartError, Threads, start};
+pub use raw::on_fatal_memory;
 pub use snapshot::Snapshot;
-pub use value::{Argument, Reference, Value};
+pub use value::{Argument, Json, Reference, Value};

@@ -66,7 +66,7 @@ impl Isolate {
 }
 
 /// Instantiates and evaluates; the promise is of the evaluation's end.
-fn run<'s>(
+pub(crate) fn run<'s>(
     scope: &mut v8::PinScope<'s, '_>,
     module: v8::Local<'s, v8::Module>,
 ) -> Result<v8::Local<'s, v8::Value>, EngineError> {
@@ -95,7 +95,10 @@ fn load_graph<'s>(
     Ok(first)
 }
 
-fn requests(scope: &mut v8::PinScope<'_, '_>, module: v8::Local<v8::Module>) -> Vec<String> {
+pub(crate) fn requests(
+    scope: &mut v8::PinScope<'_, '_>,
+    module: v8::Local<v8::Module>,
+) -> Vec<String> {
     let requests = module.get_module_requests();
     (0..requests.length())
         .filter_map(|index| requests.get(scope, index))

@@ -15,9 +15,29 @@ pub enum Compilation {
     Jitless,
 }
 
+/// Whether V8 may have threads of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Threads {
+    /// For what may be late: collecting garbage, and compiling what runs often.
+    Own,
+    /// None at all, so that the process may fork after V8 has started.
+    None,
+}
+
+/// Which language the isolates speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// All that V8 ships.
+    Newest,
+    /// Nothing newer than what V8 cannot leave out: its switchable features are off.
+    Oldest,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     pub compilation: Compilation,
+    pub threads: Threads,
+    pub language: Language,
     /// The file `icudtl.dat`; without it `Intl` and local dates know no language and no time zone.
     pub icu_data: Option<PathBuf>,
 }
@@ -45,15 +65,29 @@ pub fn start(options: &Options) -> Result<(), StartError> {
     if let Some(path) = &options.icu_data {
         start_icu(path)?;
     }
-    if options.compilation == Compilation::Jitless {
-        v8::V8::set_flags_from_string("--jitless");
-    }
-    // Threads of its own only for what may be late: collecting garbage, and compiling what runs often.
-    let platform = v8::new_unprotected_default_platform(0, false).make_shared();
-    v8::V8::initialize_platform(platform);
+    v8::V8::set_flags_from_string(&flags(options));
+    let platform = match options.threads {
+        Threads::Own => v8::new_unprotected_default_platform(0, false),
+        Threads::None => v8::new_single_threaded_default_platform(false),
+    };
+    v8::V8::initialize_platform(platform.make_shared());
     v8::V8::initialize();
     *started = Some(options.clone());
     Ok(())
+}
+
+fn flags(options: &Options) -> String {
+    let mut flags = Vec::new();
+    if options.compilation == Compilation::Jitless {
+        flags.push("--jitless");
+    }
+    if options.threads == Threads::None {
+        flags.push("--single-threaded");
+    }
+    if options.language == Language::Oldest {
+        flags.extend(["--no-js-shipping", "--no-harmony-shipping"]);
+    }
+    flags.join(" ")
 }
 
 fn start_icu(path: &Path) -> Result<(), StartError> {

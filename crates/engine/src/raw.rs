@@ -10,7 +10,7 @@ use std::{
     path::Path,
     pin::pin,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use crate::{
@@ -54,9 +54,12 @@ impl BufferMemory {
     }
 
     pub(crate) fn left(&self) -> usize {
+        self.limit.saturating_sub(self.used())
+    }
+
+    pub(crate) fn used(&self) -> usize {
         // SAFETY: the allocator is alive, and it is one of ours: `new` is the only way to a value of this type.
-        let used = unsafe { bulkhead_v8_limited_allocator_used(&raw const *self.allocator) };
-        self.limit.saturating_sub(used)
+        unsafe { bulkhead_v8_limited_allocator_used(&raw const *self.allocator) }
     }
 }
 
@@ -84,6 +87,27 @@ pub(crate) fn guard_heap(isolate: &mut v8::Isolate, guard: &Arc<HeapGuard>) {
 pub(crate) fn guard_heap_again(isolate: &mut v8::Isolate, guard: &Arc<HeapGuard>, limit: usize) {
     isolate.remove_near_heap_limit_callback(near_heap_limit, limit);
     guard_heap(isolate, guard);
+}
+
+/// What is told when V8 is about to end the process because it can have no memory.
+type LastWords = Box<dyn Fn() + Send + Sync>;
+
+static LAST_WORDS: OnceLock<LastWords> = OnceLock::new();
+
+/// Says what happens when V8 can have no memory, just before it ends the process; the first call counts. What happens
+/// must neither use V8 nor ask for memory.
+pub fn on_fatal_memory(last_words: impl Fn() + Send + Sync + 'static) {
+    let _ = LAST_WORDS.set(Box::new(last_words));
+}
+
+pub(crate) fn hear_of_fatal_memory(isolate: &mut v8::Isolate) {
+    isolate.set_oom_error_handler(fatal_memory);
+}
+
+unsafe extern "C" fn fatal_memory(_location: *const c_char, _details: &v8::OomDetails) {
+    if let Some(last_words) = LAST_WORDS.get() {
+        last_words();
+    }
 }
 
 unsafe extern "C" fn near_heap_limit(data: *mut c_void, current: usize, _initial: usize) -> usize {

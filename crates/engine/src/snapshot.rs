@@ -5,7 +5,7 @@ use std::{pin::pin, rc::Rc, sync::Arc};
 use crate::{
     EngineError,
     error::catch,
-    isolate::{Kind, State, origin},
+    isolate::{Kind, State, Trust, origin},
 };
 
 /// What scripts have made of a bare engine. It holds no host function: they are installed into each isolate.
@@ -25,7 +25,7 @@ impl Snapshot {
     /// isolates from the snapshot need the same options of [`crate::start`].
     pub fn new(scripts: &[(&str, &str)]) -> Result<Self, EngineError> {
         let mut creator = v8::Isolate::snapshot_creator(None, None);
-        creator.set_slot(State::new(None));
+        creator.set_slot(State::new(None, Trust::User));
         let outcome = run_all(&mut creator, scripts);
         creator.remove_slot::<Rc<State>>();
         let data = creator

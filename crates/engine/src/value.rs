@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{EngineError, isolate::State, raw};
+use crate::{EngineError, JsonLimits, isolate::State, json, raw};
 
 /// How deep data may be nested. Deeper data, and data that contains itself, does not cross.
 const MAX_DEPTH: usize = 64;
@@ -25,6 +25,17 @@ pub enum Value {
     List(Vec<Value>),
     /// The enumerable own properties of an object. Functions and symbols among them count as undefined.
     Object(Vec<(String, Value)>),
+    /// What a JSON text means. Only inwards: what comes out is never one.
+    Json(Json),
+}
+
+/// A JSON text on its way into an isolate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Json {
+    pub text: String,
+    /// Where there is one: the property `body` of the value, which is then an object.
+    pub body: Option<String>,
+    pub limits: JsonLimits,
 }
 
 /// A value that stays in its isolate, held from outside, on the isolate's thread.
@@ -136,6 +147,7 @@ impl Value {
             Self::Bytes(bytes) => bytes_to_v8(scope, bytes)?,
             Self::List(items) => list_to_v8(scope, items)?,
             Self::Object(properties) => object_to_v8(scope, properties)?,
+            Self::Json(json) => json_to_v8(scope, json)?,
         })
     }
 
@@ -146,9 +158,66 @@ impl Value {
     ) -> Result<Self, EngineError> {
         from_v8_at(scope, value, 0)
     }
+
+    /// Copies a value out where its text or bytes are no longer than `bytes_max`, which is looked at first.
+    pub(crate) fn from_v8_within(
+        scope: &mut v8::PinScope<'_, '_>,
+        value: v8::Local<v8::Value>,
+        bytes_max: usize,
+    ) -> Result<Self, EngineError> {
+        let len = if let Ok(text) = v8::Local::<v8::String>::try_from(value) {
+            text.length()
+        } else if let Ok(view) = v8::Local::<v8::ArrayBufferView>::try_from(value) {
+            view.byte_length()
+        } else if let Ok(buffer) = v8::Local::<v8::ArrayBuffer>::try_from(value) {
+            buffer.byte_length()
+        } else {
+            0
+        };
+        if len > bytes_max {
+            return Err(too_large("an argument", len));
+        }
+        Self::from_v8(scope, value)
+    }
 }
 
-fn string<'s>(
+/// See [`crate::Isolate::own_properties`].
+pub(crate) fn own_properties(
+    scope: &mut v8::PinScope<'_, '_>,
+    value: v8::Local<v8::Value>,
+    most: u32,
+) -> Result<Vec<(String, Reference)>, EngineError> {
+    let Ok(object) = v8::Local::<v8::Object>::try_from(value) else {
+        return Ok(Vec::new());
+    };
+    if value.is_proxy() {
+        return Ok(Vec::new());
+    }
+    crate::error::catch(scope, |scope| {
+        let names = object.get_own_property_names(scope, own_names())?;
+        let mut properties = Vec::new();
+        for index in 0..names.length().min(most) {
+            let name = names.get_index(scope, index)?;
+            let Ok(key) = v8::Local::<v8::Name>::try_from(name) else {
+                continue;
+            };
+            let descriptor = object.get_own_property_descriptor(scope, key)?;
+            let Ok(descriptor) = v8::Local::<v8::Object>::try_from(descriptor) else {
+                continue;
+            };
+            let value_name = v8::String::new(scope, "value")?;
+            if !descriptor.has_own_property(scope, value_name.into())? {
+                continue;
+            }
+            let value = descriptor.get(scope, value_name.into())?;
+            let name = name.to_rust_string_lossy(scope);
+            properties.push((name, Reference(v8::Global::new(scope, value))));
+        }
+        Some(properties)
+    })
+}
+
+pub(crate) fn string<'s>(
     scope: &mut v8::PinScope<'s, '_>,
     text: &str,
 ) -> Result<v8::Local<'s, v8::String>, EngineError> {
@@ -187,6 +256,18 @@ fn list_to_v8<'s>(
         .map(|item| item.to_v8(scope))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(v8::Array::new_with_elements(scope, &items).into())
+}
+
+fn json_to_v8<'s>(
+    scope: &mut v8::PinScope<'s, '_>,
+    json: &Json,
+) -> Result<v8::Local<'s, v8::Value>, EngineError> {
+    let value = json::read(scope, &json.text, "the value", &json.limits)?;
+    if let (Some(body), Ok(object)) = (&json.body, v8::Local::<v8::Object>::try_from(value)) {
+        let (name, body) = (string(scope, "body")?, string(scope, body)?);
+        object.create_data_property(scope, name.into(), body.into());
+    }
+    Ok(value)
 }
 
 fn object_to_v8<'s>(
@@ -271,7 +352,7 @@ fn object_from_v8(
     Ok(Value::Object(properties))
 }
 
-fn own_names() -> v8::GetPropertyNamesArgs {
+pub(crate) fn own_names() -> v8::GetPropertyNamesArgs {
     v8::GetPropertyNamesArgs {
         mode: v8::KeyCollectionMode::OwnOnly,
         property_filter: v8::PropertyFilter::ONLY_ENUMERABLE | v8::PropertyFilter::SKIP_SYMBOLS,

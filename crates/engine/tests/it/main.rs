@@ -1,7 +1,9 @@
 //! What the engine promises, with machine code and without (`--jitless`, as untrusted code runs, D8).
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use bulkhead_engine::{Compilation, Isolate, IsolateOptions, Options, StringsAsCode};
+use bulkhead_engine::{
+    Compilation, Isolate, IsolateOptions, Language, Options, StringsAsCode, Threads,
+};
 
 mod limits;
 mod modules;
@@ -14,6 +16,8 @@ fn start(compilation: Compilation) {
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.v8/lib/icudtl.dat");
     let options = Options {
         compilation,
+        threads: Threads::Own,
+        language: Language::Newest,
         icu_data: Some(data.into()),
     };
     bulkhead_engine::start(&options).unwrap();

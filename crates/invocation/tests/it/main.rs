@@ -1,0 +1,5 @@
+//! One invocation over a pipe of this process: the test's own thread runs the plugin, another plays the broker.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod invoke;
+mod support;
