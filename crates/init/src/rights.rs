@@ -81,15 +81,38 @@ pub fn guard_init() -> io::Result<()> {
 
 /// Empties the bounding set for good and keeps what an init needs to start and to signal the agent's processes.
 pub fn keep_only_init_capabilities() -> Outcome<()> {
+    let kept = 1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID;
+    empty_bounding_set()?;
+    set_capabilities(kept).during(giving_up)?;
+    close_to_others()
+}
+
+/// Nothing is kept. Where this process may still choose, it becomes the given user before.
+pub fn keep_no_capabilities(user: Option<u32>) -> Outcome<()> {
+    empty_bounding_set()?;
+    if let Some(user) = user {
+        become_user(user).during(|| format!("becoming user {user}"))?;
+    }
+    set_capabilities(0).during(giving_up)?;
+    close_to_others()
+}
+
+fn giving_up() -> String {
+    "giving up Linux capabilities".to_owned()
+}
+
+/// What is in no bounding set can come back by no program.
+fn empty_bounding_set() -> Outcome<()> {
     for capability in 0..=CAP_LAST_POSSIBLE {
         if prctl(libc::PR_CAPBSET_DROP, capability).is_err() {
             break;
         }
     }
-    prctl(libc::PR_SET_SECUREBITS, SECUREBITS).during(|| "locking the secure bits".to_owned())?;
-    let kept = 1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID;
-    set_capabilities(kept).during(|| "giving up Linux capabilities".to_owned())?;
-    prctl(libc::PR_SET_DUMPABLE, 0).during(|| "closing PID 1 to others".to_owned())?;
+    prctl(libc::PR_SET_SECUREBITS, SECUREBITS).during(|| "locking the secure bits".to_owned())
+}
+
+fn close_to_others() -> Outcome<()> {
+    prctl(libc::PR_SET_DUMPABLE, 0).during(|| "closing the process to others".to_owned())?;
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1).during(|| "setting no_new_privs".to_owned())
 }
 
@@ -109,17 +132,25 @@ pub fn filter(programs: &[Vec<u8>]) -> Outcome<()> {
 }
 
 fn install(program: &[u8]) -> io::Result<()> {
-    const SECCOMP_SET_MODE_FILTER: u32 = 1;
-    let (instructions, []) = program.as_chunks::<8>() else {
+    install_steps(&filter_steps(program)?)
+}
+
+/// A compiled program's bytes as the kernel's steps.
+pub fn filter_steps(program: &[u8]) -> io::Result<Vec<libc::sock_filter>> {
+    let (steps, []) = program.as_chunks::<8>() else {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     };
-    let instructions: Vec<libc::sock_filter> = instructions.iter().map(instruction).collect();
+    Ok(steps.iter().map(instruction).collect())
+}
+
+/// Installs one program of steps for this thread.
+pub fn install_steps(steps: &[libc::sock_filter]) -> io::Result<()> {
+    const SECCOMP_SET_MODE_FILTER: u32 = 1;
     let program = libc::sock_fprog {
-        len: u16::try_from(instructions.len())
-            .map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
-        filter: instructions.as_ptr().cast_mut(),
+        len: u16::try_from(steps.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?,
+        filter: steps.as_ptr().cast_mut(),
     };
-    // SAFETY: the program points to its instructions, which outlive the call; the kernel only reads them.
+    // SAFETY: the program points to its steps, which outlive the call; the kernel only reads them.
     check(unsafe {
         libc::syscall(
             libc::SYS_seccomp,

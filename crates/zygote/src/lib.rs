@@ -8,7 +8,22 @@
 //!                                                            down, serves one call, ends
 //! ```
 
-pub mod control;
-mod launch;
+//!
+//! Nothing but bytes on the pipe leads out of an invocation process, and nothing leads in but what was in the zygote's memory
+//! when it forked: the zygote is started without an environment, is told nothing but numbers, and never runs a plugin.
 
+mod child;
+pub mod control;
+mod filter;
+mod guest;
+mod launch;
+#[cfg(debug_assertions)]
+pub mod probe;
+mod run;
+mod sys;
+mod walls;
+
+pub use child::{NOT_LOCKED_DOWN, PANICKED};
+pub use guest::{Guest, LoadError};
 pub use launch::{Isolate, Launched, MODE, Options, TestHooks, Usage, launch};
+pub use run::{Fault, run};

@@ -1,0 +1,13 @@
+//! What lives in an invocation process.
+
+use std::os::fd::OwnedFd;
+
+/// Something that serves one invocation. It is made once, in the zygote; every process has a copy of it by the fork.
+pub trait Guest {
+    /// Speaks the frames of `wire::pipe`, from `Ready` to `Done`. The process is locked down when this is called, and ends
+    /// when it returns. Reads and writes block.
+    fn serve(self: Box<Self>, pipe: OwnedFd);
+}
+
+/// Why a guest could not be made.
+pub type LoadError = Box<dyn std::error::Error>;
