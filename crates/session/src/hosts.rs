@@ -10,8 +10,9 @@ use std::{
 use async_trait::async_trait;
 use bulkhead_host::{
     Command, ContainerLimits, DockerHost, DuplexStream, Endpoint, Host, HostError, Layer, Listener,
-    Listeners, LocalConfig, LocalHost, Mount, MountAccess, Network, Privileged, Process, Provider,
-    Pull, SandboxHost, SshHost, WrapConfig, WrapNetwork, WrappedSandboxHost,
+    Listeners, LocalConfig, LocalHost, Mount, MountAccess, Network, NoNewPrivileges, Privileged,
+    Process, Provider, Pull, SandboxHost, Seccomp, Security, SshHost, SystemPaths, WrapConfig,
+    WrapNetwork, WrappedSandboxHost,
     supervisor::{Options, Supervisor},
 };
 use bulkhead_model::{
@@ -217,6 +218,15 @@ pub(crate) fn docker(
     described.runtime.clone_from(&config.runtime);
     if config.privileged {
         described.security.privileged = Privileged::Yes;
+    }
+    if config.sandbox_inside {
+        described.security = Security {
+            seccomp: Seccomp::Unconfined,
+            system_paths: SystemPaths::Shown,
+            no_new_privileges: NoNewPrivileges::Yes,
+            drop_capabilities: vec!["ALL".to_owned()],
+            ..described.security
+        };
     }
     described.lost_after_seconds = lost_after_seconds;
     DockerHost::new(outer, described)

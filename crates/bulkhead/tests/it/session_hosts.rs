@@ -1,10 +1,17 @@
 //! Sessions over ssh, in containers, and nested, with a real sshd and real engines; and what never reaches any host.
 
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+};
+
 use bulkhead_test_hosts::{Account, ContainerEngine, Sshd, SshdOptions};
+use rustix::process::{Signal, kill_process};
 
 use crate::{
     program::{Ended, World},
-    sessions::{run, session},
+    sessions::{begin, only, run, session, wait_until, worker},
 };
 
 fn ssh(sshd: &Sshd, more: &str) -> String {
@@ -237,6 +244,109 @@ fn h7_no_canary_is_found_in_a_container_nor_in_one_over_ssh() {
             docker(&engine)
         ),
     );
+}
+
+#[test]
+fn h7_no_canary_is_found_with_podman_nor_in_a_sandbox_elsewhere() {
+    let (podman, engine, sshd) = (
+        ContainerEngine::podman(),
+        ContainerEngine::docker(),
+        Sshd::start(),
+    );
+    search(&World::new(), &format!("  - docker: {}\n", docker(&podman)));
+    let open = docker(&engine).replacen('{', "{sandboxInside: true, ", 1);
+    search(&World::new(), &format!("  - docker: {open}\n  - sandbox\n"));
+    let over_ssh = format!("  - ssh: {}\n  - sandbox\n", ssh(&sshd, ""));
+    search(&World::new(), &over_ssh);
+}
+
+/// H1: what a session forwards carries bytes, from a host without any network to this machine and back.
+#[test]
+fn h1_ports_of_a_session_carry_bytes_in_both_directions() {
+    let engine = ContainerEngine::docker();
+    for host in ["sandbox".to_owned(), format!("docker: {}", docker(&engine))] {
+        let world = World::new();
+        let here = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = world.path().join("to-host");
+        let yaml = format!(
+            "run: |
+  bash -c 'exec 3<>/dev/tcp/${{BACK%:*}}/${{BACK#*:}}; echo from the host >&3; cat <&3'
+  perl -MIO::Socket::INET -e '
+    $| = 1;
+    my $here = IO::Socket::INET->new(LocalAddr => \"127.0.0.1\", LocalPort => 7777, Listen => 1) or die $!;
+    print \"listening\\n\";
+    my $peer = $here->accept;
+    print {{$peer}} scalar reverse <$peer>;'
+plugs:
+  - {host}
+  - ports:
+      toRunner: [{{listen: '127.0.0.1:0', connect: '{}', env: BACK}}]
+      toHost: [{{listen: {}, connect: '127.0.0.1:7777'}}]
+",
+            here.local_addr().unwrap(),
+            socket.display()
+        );
+        let child = begin(&world, &yaml, &[]);
+        let (mut from_host, _) = here.accept().unwrap();
+        let mut line = String::new();
+        BufReader::new(&from_host).read_line(&mut line).unwrap();
+        assert_eq!(line, "from the host\n");
+        from_host.write_all(b"from the runner\n").unwrap();
+        drop(from_host);
+        let mut answer = String::new();
+        wait_until("the host's own server", || {
+            let Ok(mut to_host) = UnixStream::connect(&socket) else {
+                return false;
+            };
+            answer.clear();
+            // Nobody may listen there yet: then the stream ends.
+            drop(to_host.write_all(b"abc\n"));
+            drop(to_host.shutdown(Shutdown::Write));
+            drop(to_host.read_to_string(&mut answer));
+            !answer.is_empty()
+        });
+        assert_eq!(answer, "\ncba", "{host}");
+        let output = child.wait_with_output().unwrap();
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(stdout, "from the runner\nlistening\n", "{host}: {output:?}");
+        assert!(!socket.exists());
+    }
+}
+
+/// What a session has written down that is to be undone.
+fn journal(world: &World) -> String {
+    let (dir, _) = only(world);
+    let files = std::fs::read_dir(dir).unwrap().flatten();
+    files
+        .filter_map(|entry| std::fs::read_to_string(entry.path()).ok())
+        .collect()
+}
+
+/// H4: where the session's process is killed, its parent removes the container.
+#[test]
+fn h4_h12_a_container_of_a_killed_session_is_removed_by_its_parent() {
+    for engine in [ContainerEngine::docker(), ContainerEngine::podman()] {
+        let world = World::new();
+        let yaml = format!(
+            "run: echo begun; sleep 600\nplugs:\n  - docker: {}\n",
+            docker(&engine)
+        );
+        let mut child = begin(&world, &yaml, &[]);
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        assert_eq!(line, "begun\n");
+        let journal = journal(&world);
+        let mut there = engine.containers();
+        there.retain(|name| journal.contains(name));
+        let [ours] = &there[..] else {
+            panic!("{there:?} of {journal}");
+        };
+        kill_process(worker(&child).unwrap(), Signal::KILL).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(1));
+        assert!(!engine.containers().contains(ours));
+    }
 }
 
 /// `local` is the exception: the agent has the runner's rights. What the runner still does is to keep its own secrets

@@ -41,7 +41,7 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// The only session of the world: its directory, and what is known of it.
-fn only(world: &World) -> (PathBuf, Value) {
+pub(crate) fn only(world: &World) -> (PathBuf, Value) {
     let dirs = std::fs::read_dir(world.data_dir().join("sessions")).unwrap();
     let dirs: Vec<_> = dirs.map(|entry| entry.unwrap().path()).collect();
     assert_eq!(dirs.len(), 1, "{dirs:?}");
@@ -245,7 +245,7 @@ plugs:
 }
 
 /// The session's own process, by its parent.
-fn worker(child: &Child) -> Option<Pid> {
+pub(crate) fn worker(child: &Child) -> Option<Pid> {
     let parent = child.id().to_string();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else {
@@ -262,7 +262,7 @@ fn worker(child: &Child) -> Option<Pid> {
     None
 }
 
-fn begin(world: &World, yaml: &str, more: &[&str]) -> Child {
+pub(crate) fn begin(world: &World, yaml: &str, more: &[&str]) -> Child {
     let file = session(world, yaml);
     let mut command = world.command(["session", "run", file.to_str().unwrap()]);
     command

@@ -23,6 +23,7 @@ const DOCKER_FIELDS: &[&str] = &[
     "env",
     "resources",
     "privileged",
+    "sandboxInside",
 ];
 const MOUNT_FIELDS: &[&str] = &["source", "target", "readOnly"];
 const CONTAINER_FIELDS: &[&str] = &["cpus", "memory", "pids"];
@@ -109,6 +110,9 @@ pub(super) fn docker(reader: &mut Reader<'_>, field: &Field<'_>) -> Option<HostP
     if let Some(field) = fields.get("privileged") {
         config.privileged = reader.truth(&field)?;
     }
+    if let Some(field) = fields.get("sandboxInside") {
+        config.sandbox_inside = reader.truth(&field)?;
+    }
     Some(HostPlug::Docker(config))
 }
 
@@ -129,6 +133,7 @@ const fn plain_docker(image: String) -> DockerConfig {
             pids: None,
         },
         privileged: false,
+        sandbox_inside: false,
     }
 }
 

@@ -167,6 +167,9 @@ struct Docker {
     resources: Option<ContainerResources>,
     /// Takes the container's walls away. The isolation summary says so. Default: false.
     privileged: Option<bool>,
+    /// Allows what the plug `sandbox` needs to stand in the container: the engine's filter of system calls is off and the
+    /// kernel's files are shown, while all Linux capabilities are dropped and nothing gains rights. Default: false.
+    sandbox_inside: Option<bool>,
 }
 
 #[derive(JsonSchema)]

@@ -101,6 +101,8 @@ pub struct DockerConfig {
     pub env: BTreeMap<String, String>,
     pub limits: ResourceLimits,
     pub privileged: bool,
+    /// A sandbox will be built inside: what the engine forbids for that is allowed, and nothing more.
+    pub sandbox_inside: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
