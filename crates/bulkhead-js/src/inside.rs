@@ -3,7 +3,7 @@
 use std::{rc::Rc, time::Duration};
 
 use bulkhead_engine::{
-    Argument, EngineError, Handle, Isolate, IsolateOptions, Reference, StringsAsCode, Value,
+    Argument, EngineError, Handle, Isolate, IsolateOptions, Reference, StringsAsCode, Trust, Value,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -38,6 +38,7 @@ impl Inside {
             heap_limit_bytes: HEAP_LIMIT_BYTES,
             buffer_limit_bytes: BUFFER_LIMIT_BYTES,
             strings_as_code: StringsAsCode::Allowed,
+            trust: Trust::User,
         });
         isolate.install("native", native::functions(&native))?;
         let glue = isolate.evaluate("bulkhead:start.js", "start()")?;

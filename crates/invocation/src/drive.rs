@@ -142,9 +142,6 @@ impl Shared {
 }
 
 fn next_answer(pipe: &mut Pipe) -> Result<Answer, PipeError> {
-    if let Some(answer) = pipe.next_answer()? {
-        return Ok(answer);
-    }
     pipe.send(Frame::Waiting(Waiting {}))?;
     pipe.answer()
 }

@@ -69,15 +69,6 @@ impl Pipe {
         }
     }
 
-    /// An answer that was read together with an earlier one.
-    pub(crate) fn next_answer(&mut self) -> Result<Option<Answer>, PipeError> {
-        match self.decoder.take()?.and_then(|message| message.frame) {
-            None => Ok(None),
-            Some(to_invocation::Frame::Answer(answer)) => Ok(Some(answer)),
-            Some(to_invocation::Frame::Start(_)) => Err(PipeError::Unexpected("a second start")),
-        }
-    }
-
     fn receive(&mut self) -> Result<to_invocation::Frame, PipeError> {
         let mut buffer = vec![0; READ_BYTES];
         loop {

@@ -2,8 +2,8 @@
 
 use bulkhead_engine::{Alone, EngineError, Isolate, JsonLimits, Reference, Shape, check_json};
 use bulkhead_wire::pipe::{
-    Done, FROM_INVOCATION_BYTES_MAX, Failure, Ready, Run, Start, TO_INVOCATION_BYTES_MAX, Usage,
-    done::Outcome, failure::Reason, from_invocation::Frame, start::Work,
+    Done, FROM_INVOCATION_BYTES_MAX, Failure, Loaded, Ready, Run, Start, TO_INVOCATION_BYTES_MAX,
+    Usage, done::Outcome, failure::Reason, from_invocation::Frame, start::Work,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -55,6 +55,7 @@ fn outcome(isolate: &mut Isolate, shared: &Shared, start: Start) -> Result<Outco
         Some(Work::Run(ref run)) => {
             check_input(run, shared)?;
             let (_, namespace) = load(isolate, shared, &start)?;
+            shared.with_pipe(|pipe| pipe.send(Frame::Loaded(Loaded {})))?;
             let result = call(isolate, shared, run, &namespace)?;
             Ok(Outcome::ResultJson(result))
         }

@@ -20,6 +20,7 @@ pub(crate) struct Seen {
     pub(crate) logs: Vec<Log>,
     pub(crate) calls: Vec<Call>,
     pub(crate) waits: usize,
+    pub(crate) loaded: usize,
 }
 
 impl Seen {
@@ -184,6 +185,7 @@ impl Broker {
             logs: Vec::new(),
             calls: Vec::new(),
             waits: 0,
+            loaded: 0,
         };
         let mut open = Vec::new();
         loop {
@@ -196,6 +198,7 @@ impl Broker {
                     seen.waits += 1;
                     self.answer(&mut open, answers);
                 }
+                Some(from_invocation::Frame::Loaded(_)) => seen.loaded += 1,
                 Some(from_invocation::Frame::Log(log)) => seen.logs.push(log),
                 Some(from_invocation::Frame::Done(done)) => {
                     seen.done = done;
@@ -206,15 +209,11 @@ impl Broker {
         }
     }
 
-    /// Answers all open calls, the last first.
+    /// Answers one open call, the last first.
     fn answer(&mut self, open: &mut Vec<Call>, answers: Answers) {
-        while let Some(call) = open.pop() {
-            if let Some(outcome) = answers(&call) {
-                self.send(to_invocation::Frame::Answer(Answer {
-                    id: call.id,
-                    outcome: Some(outcome),
-                }));
-            }
-        }
+        let call = open.pop().unwrap();
+        let outcome = answers(&call);
+        let id = call.id;
+        self.send(to_invocation::Frame::Answer(Answer { id, outcome }));
     }
 }
