@@ -12,20 +12,30 @@ impl Call {
     }
 }
 
-/// The numbers of a oneof's variants, which protobuf knows and prost does not say.
+/// The numbers of the oneofs' variants, which protobuf knows and prost does not say.
 macro_rules! numbers {
-    ($oneof:path: $($variant:ident = $number:literal),+ $(,)?) => {
-        impl $oneof {
+    ($($variant:ident = $number:literal),+ $(,)?) => {
+        impl Asked {
             pub const fn method(&self) -> u32 {
                 match self {
                     $(Self::$variant(_) => $number),+
                 }
             }
         }
+
+        impl answer::Answer {
+            /// Of the function that it answers; none for an error, which answers any.
+            pub const fn method(&self) -> Option<u32> {
+                match self {
+                    Self::Error(_) => None,
+                    $(Self::$variant(_) => Some($number)),+
+                }
+            }
+        }
     };
 }
 
-numbers!(Asked:
+numbers!(
     GetSecret = 3,
     SessionMessages = 30,
     SessionPost = 31,
@@ -123,8 +133,13 @@ mod tests {
             let expected = is_platforms.then_some(number);
             assert_eq!(call.method(), expected, "Call's field {number}");
             let answer = Answer::decode(bytes.as_slice()).unwrap();
-            let answers = answer.answer.is_some();
-            assert_eq!(answers, is_platforms || number == 1, "Answer's {number}");
+            let answers = answer.answer.map(|answer| answer.method());
+            let expected_answer = if number == 1 {
+                Some(None)
+            } else {
+                expected.map(Some)
+            };
+            assert_eq!(answers, expected_answer, "Answer's {number}");
         }
     }
 }
