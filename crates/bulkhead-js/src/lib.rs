@@ -10,6 +10,7 @@
 
 mod actor;
 mod inside;
+pub mod invocations;
 mod loader;
 mod logger;
 mod native;

@@ -16,7 +16,11 @@ use bulkhead_init::{
 };
 use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
 
-use crate::{filter::Filter, guest::Guest, sys};
+use crate::{
+    filter::Filter,
+    guest::{Guest, Pipe},
+    sys,
+};
 
 /// The process ended before its guest served: a wall could not be built. The reason is on the zygote's standard error.
 pub const NOT_LOCKED_DOWN: i32 = 3;
@@ -65,7 +69,7 @@ fn give_up(failure: &Failure) -> ! {
 }
 
 /// Returns the pipe in its last place. The memory group comes first, so that all that follows is counted.
-fn lock_down(pipe: &OwnedFd, entrance: BorrowedFd<'_>, mut filter: Filter) -> Outcome<OwnedFd> {
+fn lock_down(pipe: &OwnedFd, entrance: BorrowedFd<'_>, mut filter: Filter) -> Outcome<Pipe> {
     rustix::io::write(entrance, b"0")
         .map_err(std::io::Error::from)
         .during(|| "entering the memory group".to_owned())?;
@@ -74,7 +78,14 @@ fn lock_down(pipe: &OwnedFd, entrance: BorrowedFd<'_>, mut filter: Filter) -> Ou
     setpriority_process(None, NICE)
         .map_err(std::io::Error::from)
         .during(|| "stepping back for others".to_owned())?;
-    let pipe = sys::move_to_input(pipe.as_fd()).during(|| "moving the pipe".to_owned())?;
+    let put = |place| {
+        sys::put_in_place(pipe.as_fd(), place)
+            .during(|| format!("putting the pipe in place {place}"))
+    };
+    let pipe = Pipe {
+        stream: put(0)?,
+        last_words: put(1)?,
+    };
     for resource in LIMITS {
         let none = Rlimit {
             current: Some(0),
@@ -88,6 +99,6 @@ fn lock_down(pipe: &OwnedFd, entrance: BorrowedFd<'_>, mut filter: Filter) -> Ou
         .install(std::process::id())
         .during(|| "installing the system-call filter".to_owned())?;
     // Last, because until here the zygote's standard error takes the reason of a failure.
-    sys::close_from(1).during(|| "closing what the zygote had open".to_owned())?;
+    sys::close_from(2).during(|| "closing what the zygote had open".to_owned())?;
     Ok(pipe)
 }

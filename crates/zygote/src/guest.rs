@@ -6,7 +6,15 @@ use std::os::fd::OwnedFd;
 pub trait Guest {
     /// Speaks the frames of `wire::pipe`, from `Ready` to `Done`. The process is locked down when this is called, and ends
     /// when it returns. Reads and writes block.
-    fn serve(self: Box<Self>, pipe: OwnedFd);
+    fn serve(self: Box<Self>, pipe: Pipe);
+}
+
+/// The process's end of the pipe. No other descriptor is open, and none can be made.
+#[derive(Debug)]
+pub struct Pipe {
+    pub stream: OwnedFd,
+    /// The same stream once more, for a handler that writes a last frame while the process dies.
+    pub last_words: OwnedFd,
 }
 
 /// Why a guest could not be made.

@@ -24,6 +24,6 @@ mod sys;
 mod walls;
 
 pub use child::{NOT_LOCKED_DOWN, PANICKED};
-pub use guest::{Guest, LoadError};
+pub use guest::{Guest, LoadError, Pipe};
 pub use launch::{Isolate, Launched, MODE, Options, TestHooks, Usage, launch};
 pub use run::{Fault, run};

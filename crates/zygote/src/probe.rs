@@ -11,12 +11,11 @@
 use std::{
     fs::File,
     io::{self, Read as _, Write as _},
-    os::fd::OwnedFd,
 };
 
 use bulkhead_wire::pipe::{self, FromInvocation, Ready, from_invocation::Frame};
 
-use crate::guest::Guest;
+use crate::guest::{Guest, Pipe};
 
 pub const SCRATCH_BYTES: usize = 4096;
 const CALL_NUMBERS: usize = 7;
@@ -25,9 +24,9 @@ const CALL_NUMBERS: usize = 7;
 pub struct Prober;
 
 impl Guest for Prober {
-    fn serve(self: Box<Self>, pipe: OwnedFd) {
+    fn serve(self: Box<Self>, pipe: Pipe) {
         // The end of the pipe is the end of the test.
-        let _ = serve(File::from(pipe));
+        let _ = serve(File::from(pipe.stream));
     }
 }
 

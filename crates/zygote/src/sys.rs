@@ -49,10 +49,10 @@ pub(crate) fn take_input() -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(0) }
 }
 
-/// Makes `file` the standard input, and takes that.
-pub(crate) fn move_to_input(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// Puts `file` in the place of one of the three standard files too, and takes that.
+pub(crate) fn put_in_place(file: BorrowedFd<'_>, place: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes numbers only; whoever owned what lay in that place is, in a forked child, never used nor dropped.
-    owned(unsafe { libc::dup2(file.as_raw_fd(), 0) })
+    owned(unsafe { libc::dup2(file.as_raw_fd(), place) })
 }
 
 /// Closes every descriptor from `first` on. What owned them must never be used nor dropped.

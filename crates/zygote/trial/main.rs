@@ -6,7 +6,7 @@
 use std::{
     fs::File,
     io::{Read as _, Write as _},
-    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _},
     process::ExitCode,
 };
 
@@ -14,7 +14,7 @@ use bulkhead_wire::pipe::{
     self, Decoder, Done, FromInvocation, Ready, Start, ToInvocation, done, from_invocation,
     start::Work, to_invocation,
 };
-use bulkhead_zygote::{Guest, Options, TestHooks, control::Event, run};
+use bulkhead_zygote::{Guest, Options, Pipe, TestHooks, control::Event, run};
 
 struct Trial {
     /// Made in the zygote, as a library's own random state would be.
@@ -22,8 +22,8 @@ struct Trial {
 }
 
 impl Guest for Trial {
-    fn serve(self: Box<Self>, pipe: OwnedFd) {
-        let mut pipe = File::from(pipe);
+    fn serve(self: Box<Self>, pipe: Pipe) {
+        let mut pipe = File::from(pipe.stream);
         send(&mut pipe, from_invocation::Frame::Ready(Ready {}));
         let Some(start) = next(&mut pipe) else {
             return;
