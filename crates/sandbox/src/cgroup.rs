@@ -50,6 +50,20 @@ pub(crate) struct Counters {
     pub(crate) cpu_us: Option<u64>,
 }
 
+/// What groups that bound memory and nothing else are made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MemoryOnly {
+    pub(crate) parent: PathBuf,
+    /// Files and what is written to them, in this order.
+    pub(crate) settings: Vec<(&'static str, String)>,
+    /// The file by which a process moves itself in, writing `0`.
+    pub(crate) entrance: &'static str,
+    /// The file with a line `oom_kill N`.
+    pub(crate) events: &'static str,
+    /// The file with the largest use.
+    pub(crate) peak: &'static str,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Layout {
     V2(V2),
@@ -78,6 +92,14 @@ impl Layout {
         match self {
             Self::V2(v2) => v2.groups(name, limits),
             Self::V1(v1) => v1.groups(name, limits),
+        }
+    }
+
+    /// Groups that bound memory and nothing else.
+    pub(crate) fn memory_only(&self, limit_bytes: u64) -> MemoryOnly {
+        match self {
+            Self::V2(v2) => v2.memory_only(limit_bytes),
+            Self::V1(v1) => v1.memory_only(limit_bytes),
         }
     }
 
@@ -166,7 +188,7 @@ fn remove(dir: &Path) -> io::Result<()> {
 }
 
 /// By `cgroup.kill` where the group has it, else one by one, again and again until none is left.
-fn kill_group(dir: &Path) {
+pub(crate) fn kill_group(dir: &Path) {
     let kill = dir.join("cgroup.kill");
     if kill.exists() && fs::write(kill, "1").is_ok() {
         return;
@@ -189,14 +211,14 @@ pub(crate) fn processes(dir: &Path) -> Vec<i32> {
 }
 
 /// The number after `key ` in a file of such lines.
-fn keyed(text: &str, key: &str) -> Option<u64> {
+pub(crate) fn keyed(text: &str, key: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
     lines
         .find(|(name, _)| *name == key)
         .and_then(|(_, value)| value.trim().parse().ok())
 }
 
-fn single(text: &str) -> Option<u64> {
+pub(crate) fn single(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 

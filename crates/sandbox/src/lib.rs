@@ -45,6 +45,7 @@ mod system;
 mod verdict;
 
 pub mod doctor;
+pub mod memory;
 pub mod seccomp;
 
 pub use bulkhead_model::{

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use bulkhead_init::wire::{Entry, Group, Kill, Setting};
 use bulkhead_model::limits::Limits;
 
-use super::{Counters, Mounted, Name, PARENT, control, keyed, make_parent, single};
+use super::{Counters, MemoryOnly, Mounted, Name, PARENT, control, keyed, make_parent, single};
 use crate::error::Refusal;
 
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
@@ -96,6 +96,16 @@ impl V2 {
         )
     }
 
+    pub(super) fn memory_only(&self, limit_bytes: u64) -> MemoryOnly {
+        MemoryOnly {
+            parent: self.parent(),
+            settings: memory_settings(limit_bytes),
+            entrance: "cgroup.procs",
+            events: "memory.events",
+            peak: "memory.peak",
+        }
+    }
+
     pub(super) fn groups(&self, name: &Name, limits: &Limits) -> (Vec<Group>, Kill) {
         let setting = |file: &str, value: String| Setting {
             file: file.to_owned(),
@@ -103,15 +113,14 @@ impl V2 {
         };
         let group = Group {
             path: self.parent().join(name.to_string()).display().to_string(),
-            settings: vec![
-                setting("memory.max", limits.memory_bytes.to_string()),
-                // The limit is memory with swap: what may not be in memory may not be in swap either.
-                setting("memory.swap.max", "0".to_owned()),
-                // Only the process that is too large is killed; an agent whose tool died may go on (case 57).
-                setting("memory.oom.group", "0".to_owned()),
-                setting("pids.max", limits.pids.to_string()),
-                setting("cpu.max", format!("{} {PERIOD_US}", quota_us(limits))),
-            ],
+            settings: memory_settings(limits.memory_bytes)
+                .into_iter()
+                .chain([
+                    ("pids.max", limits.pids.to_string()),
+                    ("cpu.max", format!("{} {PERIOD_US}", quota_us(limits))),
+                ])
+                .map(|(file, value)| setting(file, value))
+                .collect(),
             entry: Entry::Birth {},
             readings: [
                 "memory.events",
@@ -125,6 +134,16 @@ impl V2 {
         };
         (vec![group], Kill::File { group: 0 })
     }
+}
+
+fn memory_settings(limit_bytes: u64) -> Vec<(&'static str, String)> {
+    vec![
+        ("memory.max", limit_bytes.to_string()),
+        // The limit is memory with swap: what may not be in memory may not be in swap either.
+        ("memory.swap.max", "0".to_owned()),
+        // Only the process that is too large is killed; an agent whose tool died may go on (case 57).
+        ("memory.oom.group", "0".to_owned()),
+    ]
 }
 
 fn quota_us(limits: &Limits) -> u64 {
