@@ -1,7 +1,11 @@
 //! What a module exports, for `Check`.
 
 use bulkhead_engine::{Alone, EngineError, Isolate, Reference, Shape};
-use bulkhead_wire::pipe::{Check, Export, Exports, export::Kind};
+use bulkhead_wire::pipe::{
+    Check, Export, Exports, Failure, Position, export::Kind, failure::Reason,
+};
+
+use crate::fault::{Time, failure};
 
 /// How long a way from the module is told.
 const STEPS_MAX: usize = 3;
@@ -25,6 +29,22 @@ pub(crate) fn exports(
     Ok(Exports {
         exports,
         code_cache,
+        javascript: None,
+    })
+}
+
+/// The source without its types. It is done here, behind the walls, because whoever wrote the source chose how deep the
+/// reader of TypeScript has to go.
+pub(crate) fn without_types(source: &str, file: &str) -> Result<String, Failure> {
+    bulkhead_typescript::strip(source).map_err(|error| {
+        let mut failure = failure(Reason::Syntax, &error.message, Time::Load);
+        failure.stack = vec![Position {
+            function: String::new(),
+            file: file.to_owned(),
+            line: error.line,
+            column: error.column,
+        }];
+        failure
     })
 }
 

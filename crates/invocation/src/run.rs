@@ -60,9 +60,14 @@ fn outcome(isolate: &mut Isolate, shared: &Shared, start: Start) -> Result<Outco
             Ok(Outcome::ResultJson(result))
         }
         Some(Work::Check(ref check)) => {
+            let mut start = start.clone();
+            if check.typescript {
+                start.source = check::without_types(&start.source, &start.file)?;
+            }
             let (module, namespace) = load(isolate, shared, &start)?;
-            let exports = check::exports(isolate, &module, &namespace, check)
+            let mut exports = check::exports(isolate, &module, &namespace, check)
                 .map_err(|error| fault::of_engine(&error, Reason::Threw, Time::Load))?;
+            exports.javascript = check.typescript.then_some(start.source);
             Ok(Outcome::Exports(exports))
         }
         None => Err(PipeError::Unexpected("a start without work").into()),
