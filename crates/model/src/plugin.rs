@@ -1,7 +1,8 @@
-//! Plugins: what an invocation is, and what it may use (SPEC P1, P20).
+//! Plugins: what an invocation is, and what it may use (SPEC P1, P8, P20).
 
 mod kind;
 mod limits;
+pub mod manifest;
 pub mod rate;
 
 pub use kind::InvocationKind;

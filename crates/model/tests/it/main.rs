@@ -3,6 +3,7 @@
 
 mod composing;
 mod leases;
+mod plugin_manifest;
 mod run_cases;
 mod run_random;
 mod run_recovery;
