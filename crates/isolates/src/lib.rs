@@ -17,6 +17,7 @@ pub mod broker;
 pub mod bundles;
 pub mod call_error;
 mod caller;
+pub mod calls;
 pub mod context;
 pub mod fault;
 pub mod fetch;
