@@ -5,6 +5,7 @@
 //! what disturbs the machine disturbs all of them alike, and the ratios hold where the figures do not.
 
 mod hosts;
+mod isolates;
 mod memory;
 mod peers;
 mod phase;
@@ -42,6 +43,10 @@ enum What {
     HostFiles(hosts::FileOptions),
     /// 1,000 short processes at once on one ssh host.
     HostCrowd(hosts::CrowdOptions),
+    /// A plugin call in a fresh isolate, against isolated-vm and workerd.
+    IsolateCalls(isolates::CallOptions),
+    /// 1,000 plugin calls that wait: the memory they hold.
+    IsolateWaiting(isolates::WaitingOptions),
 }
 
 #[tokio::main]
@@ -55,6 +60,8 @@ async fn main() -> Result<()> {
         What::HostProcesses(options) => hosts::processes(options).await?,
         What::HostFiles(options) => hosts::files(options).await?,
         What::HostCrowd(options) => hosts::crowd(options).await?,
+        What::IsolateCalls(options) => isolates::calls(options).await?,
+        What::IsolateWaiting(options) => isolates::waiting(options).await?,
     };
     report.publish(arguments.write)
 }

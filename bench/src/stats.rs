@@ -10,6 +10,10 @@ impl Samples {
         self.0.push(taken.as_secs_f64() * 1e3);
     }
 
+    pub(crate) fn extend(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
