@@ -2,13 +2,20 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod agent;
+#[path = "../../../zygote/tests/it/attacker.rs"]
+#[expect(dead_code, reason = "the zygote's own tests use the rest")]
+mod attacker;
 mod examples;
 mod faults;
 mod files;
+mod invocations;
 mod machine;
 mod messages;
 mod node;
 mod sessions;
+#[path = "../../../zygote/tests/it/support.rs"]
+#[expect(dead_code, reason = "the zygote's own tests use the rest")]
+mod support;
 mod types;
 mod web;
 mod world;
@@ -22,6 +29,9 @@ use bulkhead_session::plug::{
     Trial,
 };
 use tokio_util::sync::CancellationToken;
+
+/// A program that is a zygote.
+const ZYGOTE: &str = env!("CARGO_BIN_EXE_bulkhead-js");
 
 /// One plug in a file of its own, on this machine as its host.
 struct Bench {

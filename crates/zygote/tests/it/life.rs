@@ -13,7 +13,10 @@ use bulkhead_zygote::{
 };
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-use crate::support::{TRIAL, Zygote, is_readable};
+use crate::{
+    ZYGOTE,
+    support::{Zygote, is_readable},
+};
 
 /// D8: a forked process answers over its pipe, ends, and is reaped.
 #[test]
@@ -98,7 +101,7 @@ fn d8_a_fork_that_fails_is_reported() {
     let program = dir.path().join("few-files");
     fs::write(
         &program,
-        format!("#!/bin/sh\nulimit -n 8\nexec {TRIAL} \"$@\"\n"),
+        format!("#!/bin/sh\nulimit -n 8\nexec {ZYGOTE} \"$@\"\n"),
     )
     .unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -172,7 +175,7 @@ fn d8_a_killed_zygote_takes_all_with_it() {
 /// Issue 4, item 2: a broker that is killed leaves nobody.
 #[test]
 fn d8_a_killed_broker_leaves_nobody() {
-    let mut broker = Command::new(TRIAL)
+    let mut broker = Command::new(ZYGOTE)
         .arg("broker")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::support::TRIAL;
+use crate::ZYGOTE;
 
 const ARGUMENTS: [&str; 5] = ["zygote", "--memory-mib", "128", "--isolate", "child"];
 
@@ -15,7 +15,7 @@ const ARGUMENTS: [&str; 5] = ["zygote", "--memory-mib", "128", "--isolate", "chi
 #[test]
 fn d8_without_namespaces_it_ends_with_3_and_a_remedy() {
     let output = Command::new("setpriv")
-        .args(["--bounding-set", "-sys_admin", TRIAL])
+        .args(["--bounding-set", "-sys_admin", ZYGOTE])
         .args(ARGUMENTS)
         .stdin(Stdio::null())
         .output()
@@ -31,7 +31,7 @@ fn d8_an_ordinary_user_has_a_zygote() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = dir.path().join("trial");
-    fs::copy(TRIAL, &program).unwrap();
+    fs::copy(ZYGOTE, &program).unwrap();
     let mut broker = Command::new(&program)
         .arg("broker")
         .uid(61_234)

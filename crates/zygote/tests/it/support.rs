@@ -23,7 +23,6 @@ use bulkhead_zygote::{
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
-pub(crate) const TRIAL: &str = env!("CARGO_BIN_EXE_bulkhead-zygote-trial");
 /// For whatever should happen: only a failed test waits so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -59,11 +58,15 @@ pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
 
 impl Zygote {
     pub(crate) fn start(test_hooks: TestHooks) -> Self {
-        Self::start_program(Path::new(TRIAL), test_hooks)
+        Self::start_program(Path::new(crate::ZYGOTE), test_hooks)
     }
 
     pub(crate) fn start_program(program: &Path, test_hooks: TestHooks) -> Self {
-        let this = Self(launch(program, &options(test_hooks), Stdio::inherit()).unwrap());
+        Self::start_with(program, &options(test_hooks))
+    }
+
+    pub(crate) fn start_with(program: &Path, options: &Options) -> Self {
+        let this = Self(launch(program, options, Stdio::inherit()).unwrap());
         assert!(matches!(this.next(), Some(Event::Ready)));
         this
     }
@@ -145,10 +148,16 @@ impl Process {
     }
 
     pub(crate) fn start(&mut self, source: &str, input: &str) {
+        self.call(source, &[], input);
+    }
+
+    pub(crate) fn call(&mut self, source: &str, handler: &[&str], input: &str) {
         assert!(matches!(self.frame(), Some(Frame::Ready(_))));
         let run = Run {
+            handler: handler.iter().map(|step| (*step).to_owned()).collect(),
+            settings_json: "{}".to_owned(),
+            result_bytes_max: 1 << 20,
             input_json: input.to_owned(),
-            ..Default::default()
         };
         let start = Start {
             source: source.to_owned(),
@@ -162,7 +171,11 @@ impl Process {
 
     /// What came of it; none where the process ended without a word.
     pub(crate) fn result(&mut self) -> Option<String> {
-        match self.frame()? {
+        let mut frame = self.frame()?;
+        while !matches!(frame, Frame::Done(_)) {
+            frame = self.frame()?;
+        }
+        match frame {
             Frame::Done(done) => match done.outcome? {
                 Outcome::ResultJson(json) => Some(json),
                 other => panic!("{other:?}"),
