@@ -18,6 +18,7 @@ pub mod bundles;
 pub mod call_error;
 mod caller;
 pub mod calls;
+pub mod client;
 pub mod context;
 pub mod fault;
 pub mod fetch;

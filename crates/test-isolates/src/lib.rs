@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 pub mod net;
+pub mod platform;
 pub mod tls;
