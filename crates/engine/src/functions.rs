@@ -5,7 +5,7 @@ use std::rc::Rc;
 use futures::future::LocalBoxFuture;
 
 use crate::{
-    Crossing, EngineError, JsError, JsonLimits, Thrown, Value,
+    Crossing, CrossingKind, EngineError, JsError, JsonLimits, Thrown, Value,
     error::{ThrownKind, quiet_words},
     isolate::{Isolate, State},
     json,
@@ -25,7 +25,8 @@ pub type Function = Box<dyn Fn(Vec<Value>) -> Answer>;
 
 /// How a host function takes its arguments.
 pub enum Native {
-    /// As values, each of which may have so many bytes: a longer one is an error of the call.
+    /// As values, each of which may have so many bytes: a longer one is an error of the call. Where there is such a
+    /// limit, lists and objects come as JSON.
     Values { run: Function, bytes_max: usize },
     /// As one JSON list, or why they make none.
     Json {
@@ -186,8 +187,19 @@ pub(crate) fn thrown(error: &EngineError) -> Thrown {
         EngineError::Thrown(JsError { message, .. }) => message.clone(),
         error => error.to_string(),
     };
-    Thrown {
-        kind: ThrownKind::TypeError,
+    let (kind, code) = match error {
+        EngineError::Crossing(crossing) if crossing.kind == CrossingKind::TooLarge => {
+            (ThrownKind::RangeError, Some("limit"))
+        }
+        EngineError::Crossing(_) => (ThrownKind::TypeError, Some("bad_request")),
+        _ => (ThrownKind::TypeError, None),
+    };
+    let thrown = Thrown {
+        kind,
         ..Thrown::new(message)
+    };
+    match code {
+        Some(code) => thrown.with("code", code.into()),
+        None => thrown,
     }
 }

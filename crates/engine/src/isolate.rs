@@ -413,11 +413,12 @@ impl Isolate {
         self.outcome(outcome)
     }
 
-    /// What `await` would wait for: a promise as it is; what has a method `then` made into a promise.
+    /// What `await` would wait for: a promise as it is; what has a method `then` made into a promise. A proxy is given
+    /// back as it is, and asked nothing: it is no data in any case.
     pub fn awaited(&mut self, value: &Reference) -> Result<Reference, EngineError> {
         let outcome = self.with(|scope| {
             let value = v8::Local::new(scope, &value.0);
-            if value.is_promise() || !value.is_object() {
+            if value.is_promise() || value.is_proxy() || !value.is_object() {
                 return Ok(Reference(v8::Global::new(scope, value)));
             }
             catch(scope, |scope| {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{EngineError, JsonLimits, isolate::State, json, raw};
+use crate::{Crossing, CrossingKind, EngineError, JsonLimits, isolate::State, json, raw};
 
 /// How deep data may be nested. Deeper data, and data that contains itself, does not cross.
 const MAX_DEPTH: usize = 64;
@@ -25,7 +25,7 @@ pub enum Value {
     List(Vec<Value>),
     /// The enumerable own properties of an object. Functions and symbols among them count as undefined.
     Object(Vec<(String, Value)>),
-    /// What a JSON text means. Only inwards: what comes out is never one.
+    /// What a JSON text means. Outwards only where a host function asks for it: see [`crate::Native::Values`].
     Json(Json),
 }
 
@@ -159,7 +159,8 @@ impl Value {
         from_v8_at(scope, value, 0)
     }
 
-    /// Copies a value out where its text or bytes are no longer than `bytes_max`, which is looked at first.
+    /// Copies a value out where its text or bytes are no longer than `bytes_max`, which is looked at first. What is
+    /// neither, and no other simple value, comes as JSON.
     pub(crate) fn from_v8_within(
         scope: &mut v8::PinScope<'_, '_>,
         value: v8::Local<v8::Value>,
@@ -171,11 +172,20 @@ impl Value {
             view.byte_length()
         } else if let Ok(buffer) = v8::Local::<v8::ArrayBuffer>::try_from(value) {
             buffer.byte_length()
+        } else if value.is_object() && bytes_max < usize::MAX {
+            let limits = JsonLimits::of_bytes(bytes_max);
+            let text = json::write(scope, value, "an argument", &limits)?;
+            let body = None;
+            return Ok(Self::Json(Json { text, body, limits }));
         } else {
             0
         };
         if len > bytes_max {
-            return Err(too_large("an argument", len));
+            return Err(EngineError::Crossing(Crossing {
+                kind: CrossingKind::TooLarge,
+                path: "an argument".to_owned(),
+                reason: format!("has {len} bytes, and may have {bytes_max}"),
+            }));
         }
         Self::from_v8(scope, value)
     }

@@ -53,6 +53,7 @@ pub(crate) enum Driven {
 impl Shared {
     pub(crate) fn begin(&self, pipe: Pipe) {
         self.random.forget();
+        self.crypto.reset();
         *self.pipe.borrow_mut() = Some(pipe);
     }
 
