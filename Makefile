@@ -1,6 +1,6 @@
 # Few targets over `scripts/` and `xtask`. `make` alone says what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check test-agents bench fmt docs
+.PHONY: help setup demo test check test-agents bench fmt docs wire
 
 BULKHEAD := target/debug/bulkhead
 
@@ -33,6 +33,9 @@ bench: ## Measure against bwrap, crun, runc and docker, and write bench/RESULTS.
 
 fmt: ## Format all code
 	@cargo fmt --all
+
+wire: ## Make Rust of the protobuf files under crates/wire/proto
+	@cargo run --quiet --locked --manifest-path crates/wire/generate/Cargo.toml
 
 docs: ## Write the generated files under docs/ anew
 	@cargo xtask schema
