@@ -104,6 +104,7 @@ fn main() {
     };
     let check = start(Work::Check(Check {
         want_code_cache: true,
+        typescript: false,
     }));
     let Some(Outcome::Exports(exports)) = serve(Prepared::new(&options).unwrap(), &check).outcome
     else {

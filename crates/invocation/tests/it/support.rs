@@ -123,6 +123,7 @@ pub(crate) fn invoke_with(source: &str, handler: &str, input: &str, answers: Ans
 pub(crate) fn check(source: &str) -> Seen {
     let check = Check {
         want_code_cache: true,
+        typescript: false,
     };
     serve(start_of(source, start::Work::Check(check)), echo)
 }
