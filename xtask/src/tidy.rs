@@ -212,7 +212,7 @@ fn add_lines(path: &str, text: &str, word: &str, why: &str, findings: &mut Findi
 
 #[cfg(test)]
 mod tests {
-    use super::{UNFINISHED, check_file, cites};
+    use super::{MAX_LINES, UNFINISHED, check_file, cites};
     use crate::findings::Findings;
 
     fn found(path: &str, text: &str) -> Vec<String> {
