@@ -26,9 +26,11 @@ test-agents: ## The real claude, codex, gemini and opencode command lines agains
 	@scripts/setup build test agents
 	@scripts/test-agents
 
-bench: ## Measure against bwrap, crun, runc and docker, and write bench/RESULTS.md
-	@scripts/setup build run bench
-	@cargo build --quiet --release --locked --package bulkhead --package bulkhead-bench
+bench: ## Measure beside the peers (bwrap, crun, runc, docker, ssh, isolated-vm, workerd); `--write` keeps the table in bench/RESULTS.md
+	@scripts/setup build js run bench
+	@scripts/v8
+	@cargo build --quiet --release --locked --package bulkhead --package bulkhead-js --package bulkhead-bench
+	@scripts/v8 --install target/release
 	@scripts/as-root target/release/bulkhead-bench $(ARGS)
 
 fmt: ## Format all code
