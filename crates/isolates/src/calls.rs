@@ -12,6 +12,7 @@ mod decide;
 mod llm;
 mod media;
 mod permission;
+pub mod rehearsal;
 mod secret;
 mod session;
 mod ssh;
@@ -49,18 +50,27 @@ impl HostFunctions {
         Self { fetch }
     }
 
+    /// Everything that is checked before a call goes out. Gives the URL that `host.fetch` would begin with.
+    pub(crate) fn check(
+        &self,
+        invocation: &InvocationContext,
+        call: &pipe::Call,
+    ) -> Result<String, CallError> {
+        let method = method_of(call)?;
+        permission::check(invocation.authority(), method)?;
+        if method.number == FETCH {
+            return self.fetch.check(invocation, &call.arguments_json);
+        }
+        let arguments = Arguments::read(method.path, &call.arguments_json)?;
+        question(invocation, method, arguments).map(|_| String::new())
+    }
+
     async fn carry_out(
         &self,
         invocation: &InvocationContext,
         call: &pipe::Call,
     ) -> Result<pipe::Value, CallError> {
-        let method =
-            methods::by_number(call.method).filter(|method| method.carried_out != Where::Inside);
-        let Some(method) = method else {
-            return Err(CallError::bad_request(
-                "`host` has no such function outside the isolate",
-            ));
-        };
+        let method = method_of(call)?;
         permission::check(invocation.authority(), method)?;
         if method.number == FETCH {
             return self.fetch.fetch(invocation, &call.arguments_json).await;
@@ -96,6 +106,12 @@ impl HostCalls for HostFunctions {
             outcome: Some(outcome),
         }
     }
+}
+
+fn method_of(call: &pipe::Call) -> Result<&'static Method, CallError> {
+    methods::by_number(call.method)
+        .filter(|method| method.carried_out != Where::Inside)
+        .ok_or_else(|| CallError::bad_request("`host` has no such function outside the isolate"))
 }
 
 /// What the platform is asked, and what must be remembered to read its answer.

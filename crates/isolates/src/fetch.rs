@@ -105,6 +105,22 @@ impl Fetch {
         }
     }
 
+    /// Everything that is checked before anything is sent. Gives the URL.
+    pub(crate) fn check(
+        &self,
+        invocation: &InvocationContext,
+        arguments: &str,
+    ) -> Result<String, CallError> {
+        let request = Request::read(arguments)?;
+        let target = Target::from_parsed(&request.url, Scheme::WEB);
+        let target = target.map_err(|decision| refusal(invocation, &decision))?;
+        let decision = self.egress.check(invocation.grant(), &target);
+        match decision.allowed() {
+            true => Ok(request.url.into()),
+            false => Err(refusal(invocation, &decision)),
+        }
+    }
+
     /// The first request and those that redirects lead to.
     async fn follow(
         &self,
