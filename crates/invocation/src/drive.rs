@@ -21,7 +21,7 @@ use crate::{PipeError, crypto::Crypto, log::Logs, pipe::Pipe, random::Random};
 /// How many calls may be under way at once (M14).
 pub(crate) const CALLS_UNDER_WAY_MAX: usize = 64;
 /// The arguments of a call, as JSON.
-pub(crate) const ARGUMENTS_BYTES_MAX: usize = 8 << 20;
+pub(crate) const ARGUMENTS_BYTES_MAX: usize = 15 << 20;
 
 /// How it is held: there is one thread.
 pub(crate) type Sharing = Rc<Shared>;

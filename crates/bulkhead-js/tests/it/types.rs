@@ -64,6 +64,10 @@ fn copy(from: &Path, to: &Path) {
 
 /// Compiles the types, their tests and the examples, with one file's text changed.
 fn compile(file: &str, change: impl Fn(String) -> String) -> Output {
+    compile_project("tsconfig.json", file, change)
+}
+
+fn compile_project(project: &str, file: &str, change: impl Fn(String) -> String) -> Output {
     let dir = tempfile::tempdir().unwrap();
     for part in ["sdk", "examples/plugs"] {
         copy(&repository().join(part), &dir.path().join(part));
@@ -73,7 +77,7 @@ fn compile(file: &str, change: impl Fn(String) -> String) -> Output {
     let changed = dir.path().join(file);
     fs::write(&changed, change(fs::read_to_string(&changed).unwrap())).unwrap();
     Command::new(node_modules.join(".bin/tsc"))
-        .args(["--pretty", "false", "--project", "."])
+        .args(["--pretty", "false", "--project", project])
         .current_dir(dir.path().join("sdk"))
         .output()
         .unwrap()
@@ -86,6 +90,24 @@ fn h6_h9_the_types_fit_nodes_and_the_examples_compile() {
         output.status.success(),
         "{}",
         String::from_utf8_lossy(&output.stdout)
+    );
+}
+
+/// P12: the types of a plugin's `host` say what it has, and the language is ES2022 without anything around it.
+#[test]
+fn p12_the_types_of_host_compile_and_refuse_what_is_wrong() {
+    let project = "tsconfig.plugin.json";
+    let output = compile_project(project, "sdk/host.d.ts", |text| text);
+    let errors = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{errors}");
+    let output = compile_project(project, "sdk/tests/plugin/plugin.ts", |text| {
+        text.replace("@ts-expect-error", "here")
+    });
+    let errors = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(
+        errors.matches("tests/plugin/plugin.ts(").count(),
+        9,
+        "{errors}"
     );
 }
 

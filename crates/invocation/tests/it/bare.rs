@@ -24,3 +24,40 @@ fn p3_what_is_not_there_is_not_there() {
     ));
     assert_eq!(seen.result(), "[]");
 }
+
+/// P4: the object `host` and the types for authors have every function of the table of methods, and no other.
+#[test]
+fn p4_host_and_its_types_have_what_the_table_says() {
+    let seen = body(
+        "const paths = [];
+         const walk = (path, value) => {
+            for (const key of Reflect.ownKeys(value)) {
+                if (typeof value === 'function' && (key === 'length' || key === 'name')) continue;
+                const inner = path + key;
+                if (typeof value[key] === 'function') paths.push(inner);
+                walk(inner + '.', value[key]);
+            }
+         };
+         walk('', host);
+         return paths",
+    );
+    let mut found: Vec<String> = serde_json::from_str(seen.result()).unwrap();
+    found.retain(|path| !path.starts_with("log."));
+    found.sort();
+    let mut table: Vec<&str> = bulkhead_wire::methods::METHODS
+        .iter()
+        .map(|method| method.path)
+        .collect();
+    table.sort_unstable();
+    assert_eq!(found, table);
+    let types = include_str!("../../../../sdk/host.d.ts");
+    for path in table {
+        let name = path.rsplit('.').next().unwrap();
+        let is_there = ["(", "<", ": Log"]
+            .iter()
+            .any(|after| types.contains(&format!(" {name}{after}")));
+        assert!(is_there, "{path}");
+    }
+    let seen = body("try { host.crypto.hash() } catch (e) { return e.code }");
+    assert_eq!(seen.result(), "\"bad_request\"");
+}
