@@ -72,6 +72,7 @@ pub fn start(options: &Options) -> Result<(), StartError> {
     };
     v8::V8::initialize_platform(platform.make_shared());
     v8::V8::initialize();
+    raw::hear_of_fatal_errors();
     *started = Some(options.clone());
     Ok(())
 }

@@ -10,7 +10,10 @@ use std::{
     path::Path,
     pin::pin,
     rc::Rc,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crate::{
@@ -19,10 +22,13 @@ use crate::{
 };
 
 unsafe extern "C" {
-    /// In `vendor/v8/shim.cc`, like the two below.
+    /// In `vendor/v8/shim.cc`, like the two after it.
     fn bulkhead_v8_init_icu(path: *const c_char) -> bool;
     fn bulkhead_v8_limited_allocator(limit: usize) -> *mut v8::Allocator;
     fn bulkhead_v8_limited_allocator_used(allocator: *const v8::Allocator) -> usize;
+    /// V8's own `v8::base::SetPrintStackTrace`, for which the crate has no function.
+    #[link_name = "_ZN2v84base18SetPrintStackTraceEPFvvE"]
+    fn set_print_stack_trace(print: Option<unsafe extern "C" fn()>);
 }
 
 pub(crate) fn init_icu(path: &Path) -> bool {
@@ -104,10 +110,40 @@ pub(crate) fn hear_of_fatal_memory(isolate: &mut v8::Isolate) {
     isolate.set_oom_error_handler(fatal_memory);
 }
 
-unsafe extern "C" fn fatal_memory(_location: *const c_char, _details: &v8::OomDetails) {
-    if let Some(last_words) = LAST_WORDS.get() {
+/// What `on_fatal_memory` was given, once.
+fn say_last_words() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if let Some(last_words) = LAST_WORDS.get()
+        && !SAID.swap(true, Ordering::SeqCst)
+    {
         last_words();
     }
+}
+
+/// Whether V8 found itself broken, which has nothing to do with memory.
+static IS_BROKEN: AtomicBool = AtomicBool::new(false);
+
+/// V8 has more than one way to end the process. Where it holds something impossible to be asked for, such as a list
+/// longer than any can be (`"a".repeat(2 ** 28).split("")`), it tells nobody and only shows its stack, for which it
+/// has a hook. Its hook for failed assertions comes first where one has failed.
+pub(crate) fn hear_of_fatal_errors() {
+    v8::V8::set_fatal_error_handler(assertion_failed);
+    // SAFETY: V8 keeps the function, which is one for as long as the process.
+    unsafe { set_print_stack_trace(Some(about_to_abort)) };
+}
+
+fn assertion_failed(_file: &str, _line: i32, _message: &str) {
+    IS_BROKEN.store(true, Ordering::SeqCst);
+}
+
+unsafe extern "C" fn about_to_abort() {
+    if !IS_BROKEN.load(Ordering::SeqCst) {
+        say_last_words();
+    }
+}
+
+unsafe extern "C" fn fatal_memory(_location: *const c_char, _details: &v8::OomDetails) {
+    say_last_words();
 }
 
 unsafe extern "C" fn near_heap_limit(data: *mut c_void, current: usize, _initial: usize) -> usize {

@@ -1,8 +1,8 @@
 //! How an invocation goes, from `Start` to `Done`.
 
-use bulkhead_wire::pipe::failure::Reason;
+use bulkhead_wire::pipe::{Start, failure::Reason, start::Work};
 
-use crate::support::{body, echo, invoke, invoke_with};
+use crate::support::{body, check, echo, invoke, invoke_with, run_of, serve, start_of};
 
 /// P1, P4: a handler is called with its input, asks the broker, and gives its result.
 #[test]
@@ -50,4 +50,51 @@ fn p7_what_is_thrown_is_told_with_positions() {
         places,
         [("f", "plugin.ts", 1, 21), ("handler", "plugin.ts", 3, 3)]
     );
+}
+
+/// D9: what was compiled in a check is used in a run; what was made of another source, or spoiled, is passed over.
+#[test]
+fn d9_a_code_cache_is_used_where_it_fits_and_harms_nobody_elsewhere() {
+    let source = "export const handler = (n) => n + 1; export const other = () => 2";
+    let cache = check(source).exports().code_cache.clone();
+    let mut spoiled = cache.clone();
+    let middle = spoiled.len() / 2;
+    spoiled[middle] ^= 0xff;
+    let mut longer = cache.clone();
+    longer.extend([0; 64]);
+    let caches = [
+        cache.clone(),
+        spoiled,
+        longer,
+        cache[..20].to_vec(),
+        vec![7; 9],
+    ];
+    for code_cache in caches {
+        for source in [
+            source,
+            "export const handler = (n) => n + 1; /* another text */ null",
+        ] {
+            let start = Start {
+                code_cache: code_cache.clone(),
+                ..start_of(source, Work::Run(run_of("handler", "1")))
+            };
+            assert_eq!(serve(start, echo).result(), "2");
+        }
+    }
+}
+
+/// P1: what an invocation used is told.
+#[test]
+fn p1_usage_is_told() {
+    let seen = body(
+        "globalThis.kept = new Uint8Array(1 << 20); host.crypto.hash('sha256', 'abc'); return 1",
+    );
+    let usage = seen.done.usage.unwrap();
+    assert!(usage.heap_bytes > 100_000, "{usage:?}");
+    assert!(
+        (1 << 20..2 << 20).contains(&usage.buffer_bytes),
+        "{usage:?}"
+    );
+    assert_eq!((usage.crypto_operations, usage.crypto_bytes), (1, 9));
+    assert!(usage.cpu_us > 0);
 }

@@ -6,5 +6,6 @@ mod crypto;
 mod escape;
 mod faults;
 mod invoke;
+mod memory;
 mod support;
 mod values;
