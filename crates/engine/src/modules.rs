@@ -162,13 +162,13 @@ struct NoModules;
 impl Loader for NoModules {
     fn resolve(&self, specifier: &str, _referrer: &str) -> Result<String, Thrown> {
         Err(Thrown::type_error(format!(
-            "there is no module {specifier:?} here"
+            "there is no module {specifier:?} here: bundle what is needed into the one file"
         )))
     }
 
     fn load(&self, name: &str) -> Result<String, Thrown> {
         Err(Thrown::type_error(format!(
-            "there is no module {name:?} here"
+            "there is no module {name:?} here: bundle what is needed into the one file"
         )))
     }
 }
