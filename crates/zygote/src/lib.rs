@@ -27,3 +27,8 @@ pub use child::{NOT_LOCKED_DOWN, PANICKED};
 pub use guest::{Guest, LoadError, Pipe};
 pub use launch::{Isolate, Launched, MODE, Options, TestHooks, Usage, launch};
 pub use run::{Fault, run};
+
+/// After so many processes a zygote is to be replaced. Copies of one zygote share what it drew once: the seed of V8's hash
+/// tables, that of this program's own, the layout of its addresses and the stack's guard values. Who learns them in one
+/// process could use them in the next.
+pub const CHILDREN_MAX: u32 = 1000;

@@ -8,7 +8,7 @@ use bulkhead_zygote::{Isolate, Options, TestHooks, control::Ending};
 use crate::{
     ZYGOTE,
     attacker::{Attacker, Is, long, tries},
-    support::Zygote,
+    support::{Zygote, assert_walls},
 };
 
 fn start(isolate: Isolate, test_hooks: TestHooks) -> Zygote {
@@ -82,6 +82,8 @@ fn d8_a_process_has_no_writable_code() {
         while !matches!(process.frame().unwrap(), Frame::Waiting(_)) {}
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", process.pid())).unwrap();
         assert!(maps.contains("r-xp"), "{maps}");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid()));
+        assert_walls(&status.unwrap());
         let bad: Vec<String> = maps
             .lines()
             .filter(|line| {

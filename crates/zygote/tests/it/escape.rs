@@ -16,8 +16,7 @@ use libc::*;
 use crate::{
     ZYGOTE,
     attacker::{Attacker, Is, long, probes, tries, works},
-    refusal::assert_walls,
-    support::Zygote,
+    support::{Zygote, assert_walls},
 };
 
 /// A file that everybody may read, so that only the walls keep it.

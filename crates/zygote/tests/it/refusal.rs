@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::ZYGOTE;
+use crate::{ZYGOTE, support::assert_walls};
 
 const ARGUMENTS: [&str; 5] = ["zygote", "--memory-mib", "128", "--isolate", "child"];
 
@@ -50,19 +50,4 @@ fn d8_an_ordinary_user_has_a_zygote() {
     assert_walls(&status);
     drop(broker.stdin.take());
     assert!(broker.wait().unwrap().success());
-}
-
-/// What the kernel itself says of a locked-down process.
-pub(crate) fn assert_walls(status: &str) {
-    let value = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap_or_default().trim().to_owned()
-    };
-    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
-        assert_eq!(value(set), "0000000000000000", "{set}");
-    }
-    assert_eq!(value("NoNewPrivs:"), "1");
-    assert_eq!(value("Seccomp:"), "2");
-    assert_eq!(value("Groups:"), "");
-    assert_eq!(value("Threads:"), "1");
 }

@@ -184,3 +184,18 @@ impl Process {
         }
     }
 }
+
+/// What the kernel itself says of a locked-down process.
+pub(crate) fn assert_walls(status: &str) {
+    let value = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(value(set), "0000000000000000", "{set}");
+    }
+    assert_eq!(value("NoNewPrivs:"), "1");
+    assert_eq!(value("Seccomp:"), "2");
+    assert_eq!(value("Groups:"), "");
+    assert_eq!(value("Threads:"), "1");
+}
