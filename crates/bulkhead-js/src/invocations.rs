@@ -3,6 +3,10 @@
 use std::fs::File;
 
 use bulkhead_invocation::{Options, Prepared, Template, on_fatal_memory, start};
+use bulkhead_wire::pipe::{
+    Answer, FrameError, Run, Start, ToInvocation, Value, answer::Outcome, encode, start::Work,
+    to_invocation,
+};
 use bulkhead_zygote::{Guest, Isolate, LoadError, Pipe};
 
 use crate::runtime_files::icu_data;
@@ -16,6 +20,10 @@ struct Own(Template);
 impl Guest for Copied {
     fn serve(self: Box<Self>, pipe: Pipe) {
         serve(self.0, pipe);
+    }
+
+    fn rehearsal(&self) -> Option<Vec<u8>> {
+        rehearsal().ok()
     }
 }
 
@@ -32,6 +40,57 @@ fn serve(prepared: Prepared, pipe: Pipe) {
     on_fatal_memory(pipe.last_words);
     // Whoever could be told of a broken pipe is at its other end.
     let _ = prepared.serve(File::from(pipe.stream));
+}
+
+/// What most plugins do, in a few lines: look at their input, ask the host for something, make a result of it.
+const REHEARSED: &str = r#"
+const cities = new Map([["Bern", { name: "Bern", days: 3 }]]);
+class Weather {
+  constructor(input) { this.input = input; this.lines = []; }
+  add(line) { this.lines.push(`${this.input.city}: ${line}`.trim().replace(/\s+/g, " ").split(",").join(";")); return this; }
+}
+export const tools = {
+  weather: async (input) => {
+    const weather = new Weather(input);
+    host.log.info("asking", { city: input.city });
+    const answer = await host.fetch({ url: "https://weather.example/" + encodeURIComponent(input.city), headers: { accept: "application/json" } });
+    const body = JSON.parse(answer.body);
+    try { weather.add(String(body.degrees)).add(new Date(0).toISOString()).missing(); } catch (error) { weather.add(error.message); }
+    const all = Object.entries(body).filter(([key]) => key !== "x").map(([key, value]) => ({ key, value })).sort((a, b) => (a.key < b.key ? -1 : 1));
+    return { ...weather, all, known: cities.has(input.city), text: JSON.stringify(all), random: Math.random() };
+  },
+};
+"#;
+
+/// The frames of a call of [`REHEARSED`], and of the answer to its one call of the host.
+fn rehearsal() -> Result<Vec<u8>, FrameError> {
+    let run = Run {
+        handler: ["tools", "weather"].map(str::to_owned).into(),
+        input_json: r#"{"city":"Bern","days":[1,2,3]}"#.to_owned(),
+        settings_json: r#"{"unit":"C"}"#.to_owned(),
+        result_bytes_max: 1 << 20,
+    };
+    let start = Start {
+        source: REHEARSED.to_owned(),
+        file: "rehearsal.js".to_owned(),
+        code_cache: Vec::new(),
+        work: Some(Work::Run(run)),
+    };
+    let value = Value {
+        json: r#"{"status":200,"headers":{}}"#.to_owned(),
+        body: Some(r#"{"degrees":20,"wind":{"from":"west"}}"#.to_owned()),
+    };
+    let answer = Answer {
+        id: 1,
+        outcome: Some(Outcome::Value(value)),
+    };
+    let frames = [
+        to_invocation::Frame::Start(start),
+        to_invocation::Frame::Answer(answer),
+    ];
+    let frames = frames.map(|frame| encode(&ToInvocation { frame: Some(frame) }));
+    let [start, answer] = frames;
+    Ok([start?, answer?].concat())
 }
 
 /// Starts V8 and makes what processes are forked with.

@@ -19,6 +19,7 @@ use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
 use crate::{
     filter::Filter,
     guest::{Guest, Pipe},
+    rehearsal::Pages,
     sys,
 };
 
@@ -35,13 +36,17 @@ const LIMITS: [Resource; 3] = [Resource::Nproc, Resource::Fsize, Resource::Nofil
 /// The rest of a forked process's life. `file` holds what the process entered its memory group by.
 pub(crate) fn live(
     guest: Box<dyn Guest>,
+    pages: &Pages,
     pipe: &OwnedFd,
     entrance: BorrowedFd<'_>,
     filter: Filter,
 ) -> ! {
     let served = catch_unwind(AssertUnwindSafe(|| {
         match lock_down(pipe, entrance, filter) {
-            Ok(pipe) => guest.serve(pipe),
+            Ok(pipe) => {
+                pages.touch();
+                guest.serve(pipe);
+            }
             Err(failure) => give_up(&failure),
         }
     }));

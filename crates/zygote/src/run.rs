@@ -1,7 +1,7 @@
 //! The zygote's life.
 //!
 //! ```text
-//! outer ─namespaces─fork─▶ zygote ─guest, walls, a trial of a child's walls─▶ Ready ─▶ [ Fork ─▶ Forked │ child ended ─▶ Exited ]
+//! outer ─namespaces─fork─▶ zygote ─guest, rehearsal, walls, a trial of a child's walls─▶ Ready ─▶ [ Fork ─▶ Forked │ child ended ─▶ Exited ]
 //!   │ waits                                                                                 │ the broker's end is closed
 //!   ▼                                                                                       ▼
 //! ends as the zygote did ◀───────────────────────────────── the kernel kills all in the namespace
@@ -27,6 +27,7 @@ use crate::{
     filter::Filter,
     guest::{Guest, LoadError},
     launch::Options,
+    rehearsal::{Pages, rehearse},
     sys::{self, Forked},
     walls::{self, Privilege},
 };
@@ -96,13 +97,15 @@ fn zygote(
     let control = ZygoteEnd::from_socket(sys::take_input());
     walls::stand_apart()?;
     let guest = load(options).map_err(Fault::Load)?;
+    // While there still is a /proc to ask.
+    let (guest, pages) = rehearse(guest);
     walls::close_in(privilege)?;
     let filter =
         Filter::compile().map_err(|error| Fault::Io("compiling the system-call filter", error))?;
     let filter = try_a_childs_walls(filter)?;
     let ended = sys::watch_children().map_err(|error| Fault::Io("watching children", error))?;
     tell(control.ready())?;
-    serve(&control, &ended, guest, filter)?;
+    serve(&control, &ended, guest, &pages, filter)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -132,6 +135,7 @@ fn serve(
     control: &ZygoteEnd,
     ended: &OwnedFd,
     guest: Box<dyn Guest>,
+    pages: &Pages,
     filter: Filter,
 ) -> Result<(), Fault> {
     loop {
@@ -147,7 +151,7 @@ fn serve(
         };
         for entrance in request.entrances {
             match bear(control)? {
-                Birth::Child(pipe) => child::live(guest, &pipe, entrance.as_fd(), filter),
+                Birth::Child(pipe) => child::live(guest, pages, &pipe, entrance.as_fd(), filter),
                 Birth::Told(Told::Over) => return Ok(()),
                 Birth::Told(Told::Heard) => {}
             }

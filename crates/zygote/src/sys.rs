@@ -9,6 +9,7 @@ use std::{
     os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
 };
 
+use crate::rehearsal::Access;
 use bulkhead_init::sys::{CloneArguments, check, clone3, owned};
 
 /// The process that a fork returns in.
@@ -53,6 +54,23 @@ pub(crate) fn take_input() -> OwnedFd {
 pub(crate) fn put_in_place(file: BorrowedFd<'_>, place: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes numbers only; whoever owned what lay in that place is, in a forked child, never used nor dropped.
     owned(unsafe { libc::dup2(file.as_raw_fd(), place) })
+}
+
+/// As if this process had read each page, or had written to it what is there.
+pub(crate) fn populate(pages: &std::ops::Range<usize>, access: Access) -> io::Result<()> {
+    let advice = match access {
+        Access::Read => libc::MADV_POPULATE_READ,
+        Access::Write => libc::MADV_POPULATE_WRITE,
+    };
+    // SAFETY: this advice changes no byte of memory, whatever lies at the address; where nothing does, it fails.
+    check(unsafe {
+        libc::madvise(
+            std::ptr::without_provenance_mut(pages.start),
+            pages.len(),
+            advice,
+        )
+    })
+    .map(drop)
 }
 
 /// Closes every descriptor from `first` on. What owned them must never be used nor dropped.
