@@ -1,6 +1,6 @@
 # Few targets over `scripts/` and `xtask`. `make` alone says what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check test-agents bench fmt docs wire
+.PHONY: help setup demo test check test-agents fuzz bench fmt docs wire
 
 BULKHEAD := target/debug/bulkhead
 
@@ -25,6 +25,9 @@ check: ## What `make test` checks without compiling the workspace
 test-agents: ## The real claude, codex, gemini and opencode command lines against a fake model
 	@scripts/setup build test agents
 	@scripts/test-agents
+
+fuzz: ## Feed what strangers write with anything, for SECONDS each (fuzz/README.md)
+	@cargo run --quiet --release --manifest-path fuzz/Cargo.toml -- --seconds $(or $(SECONDS),60)
 
 bench: ## Measure beside the peers (bwrap, crun, runc, docker, ssh, isolated-vm, workerd); `--write` keeps the table in bench/RESULTS.md
 	@scripts/setup build js run bench
