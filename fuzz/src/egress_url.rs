@@ -39,7 +39,7 @@ pub fn egress_url(data: &[u8]) {
     if let Ok(policy) = NetworkPolicy::from_list([text]) {
         for rule in &policy.allow {
             let again = NetworkPolicy::from_list([rule.to_string()]).expect("a rule reads itself");
-            assert_eq!(again.allow, [rule.clone()]);
+            assert_eq!(again.allow, std::slice::from_ref(rule));
         }
     }
 }

@@ -85,6 +85,10 @@ fn parse(text: &str) -> Result<EgressRule, RuleProblem> {
         None => (text, DEFAULT_PORT),
     };
     let host = parse_pattern(host)?;
+    // Written with its port, this one name would be read again as a preset.
+    if matches!(&host, HostPattern::Exact(name) if name.as_str() == "preset") {
+        return Err(RuleProblem::Preset);
+    }
     Ok(EgressRule { host, port })
 }
 

@@ -249,3 +249,17 @@ proptest! {
         }
     }
 }
+
+/// Found by fuzzing: `preset:443` is the preset 443, and not a host of that name.
+#[test]
+fn n3_every_rule_reads_itself_again_and_no_host_is_called_preset() {
+    for text in ["PRESET", "preset.", "Preset:443", "PRESET:npm"] {
+        assert!(text.parse::<EgressRule>().is_err(), "{text}");
+        assert!(NetworkPolicy::from_list([text]).is_err(), "{text}");
+    }
+    for text in ["preset.example", "*.preset.example:8443", "a-preset"] {
+        let rule: EgressRule = text.parse().unwrap();
+        let again = NetworkPolicy::from_list([rule.to_string()]).unwrap();
+        assert_eq!(again.allow, [rule]);
+    }
+}
