@@ -34,3 +34,4 @@ pub mod settings;
 pub mod slots;
 mod stream_link;
 pub mod usage;
+pub mod zygotes;
