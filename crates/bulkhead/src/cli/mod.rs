@@ -4,6 +4,7 @@ mod admin;
 mod login;
 #[cfg(test)]
 mod page;
+mod plugin;
 mod quantity;
 mod run;
 mod runs;
@@ -18,6 +19,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use self::{
     admin::{Admin, AdminCommand, Secrets, SecretsCommand},
     login::{Login, Logout},
+    plugin::{Plugin, PluginCheck, PluginCommand, PluginPlace, PluginRun, PluginTest},
     quantity::Millis,
     run::{Demo, Run},
     runs::{Answer, Phase, Runs, RunsCommand, Which},
@@ -81,6 +83,7 @@ pub(crate) enum Command {
     Sandbox(Sandbox),
     Session(Session),
     Host(Host),
+    Plugin(Plugin),
     /// Say what this machine can isolate, and the remedy for what it cannot
     ///
     /// Each boundary is tried for real: a sandbox is built, and probed from inside. Exits with 3 where one is
@@ -156,6 +159,7 @@ impl Command {
             | Self::Secrets(_)
             | Self::Session(_)
             | Self::Host(_)
+            | Self::Plugin(_)
             | Self::Admin(_) => true,
             Self::Sandbox(_) | Self::Doctor | Self::Agent(_) | Self::SessionWorker => false,
         }

@@ -7,6 +7,7 @@ mod gc;
 mod host_check;
 mod login;
 mod network;
+mod plugin;
 mod run;
 mod runs;
 mod sandbox_exec;
@@ -58,6 +59,7 @@ async fn perform(cli: Cli, environment: Environment, output: Output) -> Result<E
         Command::Run(args) => run::run(args, &global, &environment, output).await,
         Command::Session(args) => session::run(args, &global, &environment, output).await,
         Command::Host(args) => host_check::run(args, &global, &environment, output).await,
+        Command::Plugin(args) => plugin::run(args, &global, output).await,
         Command::SessionWorker => session_worker::run().await,
         Command::Doctor => doctor::run(&global, output).await,
         Command::Demo(args) => demo::run(args, &global, &environment, output).await,
