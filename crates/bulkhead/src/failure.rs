@@ -13,6 +13,7 @@
 
 use std::io::ErrorKind;
 
+use bulkhead_isolates::zygotes::{StartError, ZygotesError};
 use bulkhead_sandbox::{CreateError, Refusal, SpawnError};
 use bulkhead_server::{Code, Problem};
 use bulkhead_store::Error as StoreError;
@@ -254,7 +255,19 @@ fn of_problem(problem: &Problem) -> Explained {
 }
 
 fn is_refusal(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause.is::<Refusal>() || matches!(cause.downcast_ref(), Some(CreateError::Refused(_)))
+    cause.is::<Refusal>()
+        || matches!(cause.downcast_ref(), Some(CreateError::Refused(_)))
+        || matches!(cause.downcast_ref(), Some(ZygotesError::Refused(_)))
+        || is_wall_missing(cause)
+}
+
+/// What runs plugins could not be locked in; its own words have the remedy.
+fn is_wall_missing(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let start = match cause.downcast_ref() {
+        Some(ZygotesError::Start(start)) => Some(start),
+        _ => cause.downcast_ref(),
+    };
+    matches!(start, Some(StartError::WallMissing(_)))
 }
 
 fn exec_exit(error: &anyhow::Error) -> Exit {

@@ -1,6 +1,7 @@
 //! The command line: what can be said, in one place, with help that teaches.
 
 mod admin;
+mod isolates;
 mod login;
 #[cfg(test)]
 mod page;
@@ -18,6 +19,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::{
     admin::{Admin, AdminCommand, Secrets, SecretsCommand},
+    isolates::Isolates,
     login::{Login, Logout},
     plugin::{Plugin, PluginCheck, PluginCommand, PluginPlace, PluginRun, PluginTest},
     quantity::Millis,
@@ -90,6 +92,7 @@ pub(crate) enum Command {
     /// missing, because then nothing would run.
     Doctor,
     Serve(Serve),
+    Isolates(Isolates),
     Login(Login),
     Logout(Logout),
     /// Agents that are part of this program
@@ -160,6 +163,7 @@ impl Command {
             | Self::Session(_)
             | Self::Host(_)
             | Self::Plugin(_)
+            | Self::Isolates(_)
             | Self::Admin(_) => true,
             Self::Sandbox(_) | Self::Doctor | Self::Agent(_) | Self::SessionWorker => false,
         }

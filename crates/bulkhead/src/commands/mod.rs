@@ -5,6 +5,7 @@ mod demo;
 mod doctor;
 mod gc;
 mod host_check;
+mod isolates;
 mod login;
 mod network;
 mod plugin;
@@ -59,6 +60,7 @@ async fn perform(cli: Cli, environment: Environment, output: Output) -> Result<E
         Command::Run(args) => run::run(args, &global, &environment, output).await,
         Command::Session(args) => session::run(args, &global, &environment, output).await,
         Command::Host(args) => host_check::run(args, &global, &environment, output).await,
+        Command::Isolates(args) => isolates::run(args, &global, output).await,
         Command::Plugin(args) => plugin::run(args, &global, output).await,
         Command::SessionWorker => session_worker::run().await,
         Command::Doctor => doctor::run(&global, output).await,

@@ -5,7 +5,7 @@ mod check;
 mod invoke;
 mod local_platform;
 mod run;
-mod service;
+pub(crate) mod service;
 mod source;
 mod test;
 mod words;

@@ -137,7 +137,7 @@ async fn connect(socket: &Path) -> Result<Client> {
     client.with_context(|| format!("reaching the plugins' service at unix:{}", socket.display()))
 }
 
-fn fetch(operator: &OperatorConfig, allow_private: &[String]) -> Result<Fetch> {
+pub(crate) fn fetch(operator: &OperatorConfig, allow_private: &[String]) -> Result<Fetch> {
     let hosts = operator.allow_private.iter().chain(allow_private);
     let allow_private = AllowPrivate::hosts(hosts)
         .map_err(|error| Misuse::usage(format!("a host that may be private: {error}")))?;
@@ -153,7 +153,7 @@ fn fetch(operator: &OperatorConfig, allow_private: &[String]) -> Result<Fetch> {
     Ok(Fetch::new(Egress::new(config, DnsResolver::system()), tls))
 }
 
-fn javascript_program() -> Result<std::path::PathBuf> {
+pub(crate) fn javascript_program() -> Result<std::path::PathBuf> {
     let program = environment::own_program()?.with_file_name("bulkhead-js");
     if program.is_file() {
         return Ok(program);
