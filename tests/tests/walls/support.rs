@@ -52,6 +52,7 @@ impl Yard {
             workspace,
         );
         plan.binds.push(Bind {
+            purpose: bulkhead_sandbox::Purpose::Listed,
             source: self.programs.clone(),
             target: ATTACK_DIR.into(),
         });

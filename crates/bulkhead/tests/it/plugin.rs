@@ -136,7 +136,7 @@ fn p8_check_says_what_an_installer_sees_and_what_is_missing() {
         .filter(|row| row["missing"] == true)
         .map(|row| &row["export"])
         .collect();
-    assert_eq!(missing, ["middleware.beforeTool", "tools.absent"]);
+    assert_eq!(missing, ["tools.absent", "middleware.beforeTool"]);
 }
 
 #[test]
