@@ -31,6 +31,20 @@ fn r1_a_run_without_a_repository_completes_with_0() {
     );
 }
 
+/// DESIGN 4: whichever command comes first makes the data directory, for this user alone.
+#[test]
+fn section_4_a_first_command_that_only_looks_leaves_a_private_data_directory() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::new();
+    let listed = world.run(&["runs", "list", "--json"]).expect(0).json();
+    assert_eq!(listed["runs"], serde_json::json!([]));
+    let mode = std::fs::metadata(world.data_dir())
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
 #[test]
 fn r1_a_wrong_workflow_is_2_with_file_line_and_the_nearest_name() {
     let world = World::new();
