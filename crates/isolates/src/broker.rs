@@ -181,8 +181,13 @@ impl Broker {
         };
         let judged = match self.admit(&order, &key, caller).await {
             Ok((bundle, slot)) => {
-                self.run_admitted(order, bundle, slot, link, caller, arrived)
-                    .await
+                let judged = self
+                    .run_admitted(order, bundle, slot, link, caller, arrived)
+                    .await;
+                if matches!(judged, Err(Refused::NotRun(_))) {
+                    self.holds().ended(&key, hold::End::Other, Instant::now());
+                }
+                judged
             }
             Err(refused) => Err(refused),
         };
@@ -198,7 +203,6 @@ impl Broker {
                 Ok(judged.outcome)
             }
             Err(Refused::NotRun(not_run)) => {
-                self.holds().ended(&key, hold::End::Other, Instant::now());
                 let is_shed = not_run.reason() == Reason::Shed;
                 self.counts.shed.fetch_add(u64::from(is_shed), Relaxed);
                 Ok(outcome::not_run(not_run, arrived.elapsed()))
@@ -230,10 +234,14 @@ impl Broker {
             refused(Reason::OnHold, message, retry_after)
         })?;
         let slot = tokio::select! {
-            gone = caller.gone() => return Err(gone.into()),
-            slot = self.slots.begin() => slot.map_err(|error| shed(&error.to_string()))?,
+            gone = caller.gone() => Err(gone.into()),
+            slot = self.slots.begin() => slot.map_err(|error| shed(&error.to_string())),
         };
-        Ok((bundle, slot))
+        if slot.is_err() {
+            // It was let through, and nothing came of it.
+            self.holds().ended(key, hold::End::Other, Instant::now());
+        }
+        Ok((bundle, slot?))
     }
 
     async fn bundle(

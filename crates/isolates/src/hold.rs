@@ -45,6 +45,8 @@ struct Row {
     deaths: u32,
     last_death: Instant,
     held_until: Option<Instant>,
+    /// One was let through to try, and its end is waited for.
+    is_tried: bool,
     length: Duration,
 }
 
@@ -60,6 +62,7 @@ impl Holds {
             Some(_) => {
                 // This one tries; the others wait for what comes of it.
                 row.held_until = Some(now + TRIAL);
+                row.is_tried = true;
                 Ok(())
             }
         }
@@ -73,10 +76,11 @@ impl Holds {
             End::Death => self.died(key, now),
             End::Other => {
                 if let Some(row) = self.rows.get_mut(key)
-                    && row.held_until.is_some()
+                    && row.is_tried
                 {
                     // A trial that said nothing: the next one may try.
                     row.held_until = Some(now);
+                    row.is_tried = false;
                 }
             }
         }
@@ -94,10 +98,12 @@ impl Holds {
             deaths: 0,
             last_death: now,
             held_until: None,
+            is_tried: false,
             length: FIRST,
         });
         row.deaths += 1;
         row.last_death = now;
+        row.is_tried = false;
         if row.held_until.is_some() {
             row.length = (row.length * 2).min(LONGEST);
             row.held_until = Some(now + row.length);
@@ -188,6 +194,15 @@ mod tests {
         assert_eq!(holds.admit(&key, later), Err(TRIAL));
         holds.ended(&key, End::Other, later);
         assert_eq!(holds.admit(&key, later), Ok(()));
+    }
+
+    /// O6: what began before the hold and says nothing either way does not end it.
+    #[test]
+    fn o6_only_a_trial_ends_a_hold() {
+        let (mut holds, key, now) = (Holds::default(), key("a"), Instant::now());
+        dies(&mut holds, &key, 5, now);
+        holds.ended(&key, End::Other, now);
+        assert_eq!(holds.admit(&key, now), Err(FIRST));
     }
 
     #[test]

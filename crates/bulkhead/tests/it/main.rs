@@ -4,6 +4,7 @@
 mod demo;
 mod environment;
 mod gate;
+mod isolates;
 mod plugin;
 mod program;
 mod refusal;

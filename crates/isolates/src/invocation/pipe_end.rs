@@ -6,6 +6,7 @@ use bulkhead_wire::pipe::{
     Decoder, FrameError, FromInvocation, ToInvocation, encode, from_invocation::Frame,
     to_invocation,
 };
+use rustix::net::RecvFlags;
 use tokio::{io::Interest, net::UnixStream};
 
 /// What one reading takes at most.
@@ -63,14 +64,18 @@ impl PipeEnd {
         }
     }
 
-    /// What is there already, without waiting.
+    /// What is there already, without waiting: the kernel itself is asked, because the runtime may not have heard yet that
+    /// there is something to read.
     pub(super) fn rest(&mut self, socket: &UnixStream) -> Option<Heard> {
-        if let Some(heard) = self.next_frame() {
-            return Some(heard);
-        }
-        match self.read(socket) {
-            Heard::Nothing | Heard::Closed => None,
-            heard => Some(heard),
+        let mut bytes = [0; READ_BYTES];
+        loop {
+            if let Some(heard) = self.next_frame() {
+                return Some(heard);
+            }
+            match rustix::net::recv(socket, &mut bytes[..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) | Err(_) => return None,
+                Ok((_, count)) => self.decoder.push(&bytes[..count]),
+            }
         }
     }
 
