@@ -43,7 +43,8 @@ pub(super) struct Service {
 
 impl Service {
     pub(super) async fn start(dir: &Path, plugin: &str) -> Result<Self> {
-        let socket = dir.join("isolates.sock");
+        // The service makes the directory, for this user alone.
+        let socket = dir.join("service/isolates.sock");
         let program = std::env::current_exe()?.with_file_name("bulkhead");
         let child = Command::new(&program)
             .args(["isolates", "--listen"])
