@@ -50,6 +50,11 @@ trait Contender: Send + Sync {
 
     /// One call in a fresh isolate: the result's text.
     async fn call(&self) -> Result<String>;
+
+    /// What must be done before a turn, outside the measurement.
+    async fn prepare(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 const CALLERS: [u32; 3] = [1, 8, 64];
@@ -78,6 +83,7 @@ pub(crate) async fn calls(options: CallOptions) -> Result<Report> {
         let calls = options.calls * if callers == 1 { 1 } else { 2 };
         for turn in 0..=options.turns {
             for (contender, row) in contenders.iter().zip(&mut found) {
+                contender.prepare().await?;
                 let (samples, took) = some(contender, callers, calls / options.turns).await?;
                 // The first turn only warms.
                 if turn > 0 {
@@ -117,7 +123,7 @@ pub(crate) async fn calls(options: CallOptions) -> Result<Report> {
              JIT. The others: HTTP over a Unix socket, all calls in one process, with a JIT."
                 .to_owned(),
             "isolated-vm 7.0.1 on Node 24 with a code cache made once; workerd's dynamic workers, each call with a name of \
-             its own. Service, peers and callers share the machine's processors."
+             its own. It never gives those back and dies of it after some 2,000, so it is started anew before each turn. Service, peers and callers share the machine's processors."
                 .to_owned(),
         ],
     })

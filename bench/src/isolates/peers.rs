@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{
     net::UnixStream,
     process::{Child, Command},
-    sync::Mutex,
+    sync::{Mutex, RwLock},
 };
 
 use super::{Contender, INPUT};
@@ -112,26 +112,26 @@ impl Contender for IsolatedVm {
     }
 }
 
-pub(super) struct Workerd(Connections);
+pub(super) struct Workerd {
+    dir: PathBuf,
+    program: PathBuf,
+    connections: RwLock<Option<Connections>>,
+}
 
 impl Workerd {
     pub(super) async fn start(dir: &Path, plugin: &str) -> Result<Self> {
         let installed = installed().await?;
-        let socket = dir.join("workerd.sock");
         let config = std::fs::read_to_string(source().join("workerd.capnp"))?;
+        let socket = dir.join("workerd.sock");
         let config = config.replace("SOCKET", &socket.display().to_string());
         std::fs::write(dir.join("workerd.capnp"), config)?;
         std::fs::write(dir.join("plugin.js"), plugin)?;
         std::fs::copy(source().join("workerd.js"), dir.join("workerd.js"))?;
-        let server =
-            Command::new(installed.join("node_modules/@cloudflare/workerd-linux-64/bin/workerd"))
-                .args(["serve", "--experimental"])
-                .arg(dir.join("workerd.capnp"))
-                .stdin(Stdio::null())
-                .kill_on_drop(true)
-                .spawn()
-                .context("starting workerd")?;
-        Ok(Self(Connections::to(socket, server).await?))
+        Ok(Self {
+            dir: dir.to_owned(),
+            program: installed.join("node_modules/@cloudflare/workerd-linux-64/bin/workerd"),
+            connections: RwLock::default(),
+        })
     }
 }
 
@@ -142,7 +142,29 @@ impl Contender for Workerd {
     }
 
     async fn call(&self) -> Result<String> {
-        self.0.call().await
+        let connections = self.connections.read().await;
+        connections
+            .as_ref()
+            .context("workerd was not started")?
+            .call()
+            .await
+    }
+
+    async fn prepare(&self) -> Result<()> {
+        let mut connections = self.connections.write().await;
+        // The old one is killed with its connections, before the new one takes its place.
+        drop(connections.take());
+        let socket = self.dir.join("workerd.sock");
+        let _ = std::fs::remove_file(&socket);
+        let server = Command::new(&self.program)
+            .args(["serve", "--experimental"])
+            .arg(self.dir.join("workerd.capnp"))
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .context("starting workerd")?;
+        *connections = Some(Connections::to(socket, server).await?);
+        Ok(())
     }
 }
 
