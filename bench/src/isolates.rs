@@ -51,6 +51,11 @@ trait Contender: Send + Sync {
     /// One call in a fresh isolate: the result's text.
     async fn call(&self) -> Result<String>;
 
+    /// Calls that were refused for too much work, and made again.
+    fn shed(&self) -> u64 {
+        0
+    }
+
     /// What must be done before a turn, outside the measurement.
     async fn prepare(&self) -> Result<()> {
         Ok(())
@@ -119,6 +124,10 @@ pub(crate) async fn calls(options: CallOptions) -> Result<Report> {
             .to_vec(),
         rows,
         notes: vec![
+            format!(
+                "Bulkhead sheds what would wait more than 200 ms for one of its 16 slots: {} calls, made again, their time going on.",
+                contenders[0].shed()
+            ),
             "Bulkhead: gRPC over a Unix socket, a locked-down process and a memory group of its own for each call, without a \
              JIT. The others: HTTP over a Unix socket, all calls in one process, with a JIT."
                 .to_owned(),
